@@ -15,8 +15,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kRest{100};          // without accepting
-constexpr milliseconds kSpeaksWithin{100};  // usual greetings are over by then
+constexpr milliseconds kRest{100};          // how long accepting pauses after a failure
+constexpr milliseconds kSpeaksWithin{100};  // ordinary greetings have arrived by then
 
 std::size_t most_now(std::size_t wished) noexcept {
   rlimit descriptors{};
@@ -24,11 +24,11 @@ std::size_t most_now(std::size_t wished) noexcept {
   return std::clamp<std::size_t>(descriptors.rlim_cur / 4, 1, wished);
 }
 
-// From 0 to count - 1, by chance; nobody can guess which.
+// A random number in [0, count), unpredictable to others.
 std::size_t any_of(std::size_t count) noexcept {
   try {
     return random_u32() % count;
-  } catch (const Error&) {  // the kernel gives nothing: then the first
+  } catch (const Error&) {  // the kernel gives no random bytes: the first
     return 0;
   }
 }
@@ -93,9 +93,9 @@ void Acceptor::make_room() {
   owner_.turn_away(fd, "too many connections are pending");
 }
 
-// One that chance picks, so that nobody can aim at another's place, of those who have had time to
-// say who they are, if there are any: a crowd that comes in one rush does not push out who came
-// with it. A greeting needs no secret, so it protects nobody.
+// Picks at random, so that nobody can aim at another's connection. Prefers connections that have
+// had time to send a greeting: a burst of new connections then does not evict the honest ones that
+// arrived with it. A greeting needs no secret, so having sent one protects nobody.
 Acceptor::All::iterator Acceptor::pick(bool preferred) noexcept {
   const Clock::time_point now = Clock::now();
   const auto is_slow = [now](const Pending& one) { return now - one.came > kSpeaksWithin; };
@@ -137,7 +137,7 @@ Acceptor::Clock::time_point Acceptor::look(Clock::time_point now) {
       continue;
     }
     at = pending_.erase(at);
-    owner_.turn_away(fd, "it did not say in time who it is");
+    owner_.turn_away(fd, "it did not send a greeting in time");
   }
   return next;
 }

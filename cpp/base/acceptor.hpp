@@ -1,7 +1,7 @@
-// The listening end of a socket, and the connections that have not yet said who they are.
+// A listening socket and its connections that have not yet identified themselves.
 //
-// Those are bounded in number and in time: a crowd before the door neither keeps the program from
-// opening files, nor honest peers from coming in.
+// Those are bounded in number and in time: a flood of connections neither uses up the program's
+// descriptors nor keeps honest peers out.
 #pragma once
 
 #include <chrono>
@@ -13,50 +13,50 @@
 
 namespace zerohop {
 
-// One thread.
+// Not thread-safe.
 class Acceptor {
  public:
   using Clock = std::chrono::steady_clock;
 
   struct Limits {
-    int at_once;               // accepted in one go; then those who have said something are heard
-    std::size_t most_pending;  // of these, never more than a quarter of the descriptors that this
-                               // process may have; one goes when one more comes
-    Clock::duration patience;  // from accept until it must have said who it is
+    int at_once;               // accepted per call; then greetings are read
+    std::size_t most_pending;  // at most a quarter of this process's descriptor limit; at
+                               // the limit, each new connection evicts one
+    Clock::duration patience;  // from accept until the greeting must be there
   };
 
-  // What a listener does with its connections. All of it is called by accept() and look().
+  // What a listener does with its connections. Called only from accept() and look().
   class Owner {
    public:
-    // It is pending until settle(), which may be called here. Throwing closes it.
+    // The connection is pending until settle(), which may be called here. Throwing closes it.
     virtual void admit(UniqueFd connection) = 0;
-    // Closes one that is pending.
+    // Closes a pending connection.
     virtual void turn_away(int fd, const char* why) = 0;
-    // Watches the listener, or does not for now: what is not accepted would wake it for ever.
+    // Watches the listener, or stops: connections left unaccepted would wake the thread for ever.
     virtual void watch_listener(bool watched) noexcept = 0;
 
    protected:
     ~Owner() = default;
   };
 
-  // The listener does not block, and the owner watches it already.
+  // The listener must be non-blocking, and the owner already watches it.
   Acceptor(UniqueFd listener, const Limits& limits, Owner& owner)
       : listener_(std::move(listener)), limits_(limits), owner_(owner) {}
 
   int fd() const noexcept { return listener_.get(); }
   void close() noexcept { listener_.reset(); }
 
-  // When the listener is readable. Throws Error when the system is out of something, and what
-  // admit() throws: no more are accepted then until look() says so.
+  // Call when the listener is readable. Throws Error when the system is out of a resource, and
+  // whatever admit() throws; after that nothing is accepted until look() resumes it.
   void accept();
-  // It is pending no more: it has said who it is, or has gone.
+  // The connection is no longer pending: it identified itself, or it closed.
   void settle(int fd) noexcept { pending_.erase(fd); }
-  // It has said something, which counts until then: those that have not go first.
+  // The connection has sent a greeting. Until `until`, connections without one are evicted first.
   void prefer(int fd, Clock::time_point until) noexcept;
   std::size_t pending() const noexcept { return pending_.size(); }
 
-  // To be called now and then: turns away who is late, and accepts again after a rest. When there
-  // will be something to do next; max(): nothing is pending.
+  // Call periodically: evicts overdue connections, and accepts again after a pause. Returns when
+  // the next call is due; max() when nothing is pending.
   Clock::time_point look(Clock::time_point now);
 
  private:
@@ -74,12 +74,12 @@ class Acceptor {
   UniqueFd listener_;
   const Limits limits_;
   Owner& owner_;
-  All pending_;              // by descriptor
-  Clock::time_point rests_;  // until then; none: it accepts
+  All pending_;              // key: descriptor
+  Clock::time_point rests_;  // accepting pauses until then; zero: it accepts
 };
 
-// One connection that waits, not blocking; or none with errno set: EAGAIN where none waits. One
-// that failed on its way (man 2 accept) is passed over.
+// Accepts one waiting connection, non-blocking; empty with errno set otherwise (EAGAIN: none
+// waits). Skips connections that failed before accept (man 2 accept).
 UniqueFd accept_connection(int listener);
 
 }  // namespace zerohop

@@ -18,7 +18,7 @@ Bell::Bell() : fd_(UniqueFd::open([] { return ::eventfd(0, EFD_CLOEXEC | EFD_NON
 
 void Bell::ring() noexcept {
   const std::uint64_t one = 1;
-  // Fails only when the count is full, and then it rings already.
+  // Fails only when the counter is full, and then the descriptor is readable already.
   [[maybe_unused]] const ssize_t written = ::write(fd_.get(), &one, sizeof one);
 }
 

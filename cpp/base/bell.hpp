@@ -10,7 +10,7 @@ class Bell {
   Bell();  // throws Error when the process is out of descriptors
 
   int fd() const noexcept { return fd_.get(); }
-  void ring() noexcept;     // any number of rings before silence() are one
+  void ring() noexcept;     // several before silence() count as one
   void silence() noexcept;  // never blocks
 
  private:

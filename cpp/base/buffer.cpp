@@ -23,9 +23,8 @@ namespace {
       error_number);
 }
 
-// fallocate would take every page of the machine before it finds that there are too few, and the
-// kernel would kill other processes first, as shared memory counts as nobody's. Small buffers are
-// not worth the look.
+// fallocate would take every page of the machine before it fails, and the kernel would first kill
+// other processes, because shared memory is charged to none. Small buffers skip the check.
 void check_available(std::uint64_t nbytes) {
   constexpr std::uint64_t kSmall = 16 << 20;
   if (nbytes <= kSmall) return;
@@ -37,7 +36,7 @@ void check_available(std::uint64_t nbytes) {
                           ENOMEM);
 }
 
-// Takes the pages now: a memfd that is only sized would find out at the first touch of each page.
+// Allocates the pages now: a memfd that is only sized fails at the first touch of each page.
 void reserve(int fd, std::uint64_t nbytes) {
   int result;
   do {
@@ -46,8 +45,9 @@ void reserve(int fd, std::uint64_t nbytes) {
   if (result != 0) fail(nbytes, "fallocate", errno);
 }
 
-// Whom the descriptor is given to may map the pages without fear of SIGBUS: their number is final.
-// Where the kernel has no seals, nobody is given the descriptor. False: they were refused.
+// Processes that receive the descriptor may map the pages without fear of SIGBUS: the size is
+// final. Where the kernel has no seals, the descriptor is never shared. False: the seals were
+// refused.
 bool seal(int fd, Buffer::Others others) noexcept {
   constexpr int kFutureWrite = 0x10;      // F_SEAL_FUTURE_WRITE: Linux 5.1, glibc 2.31
   (void)::fchmod(fd, S_IRUSR | S_IWUSR);  // other users cannot open it anew through /proc
@@ -68,7 +68,7 @@ Buffer::Buffer(std::uint64_t nbytes, Others others) : nbytes_(nbytes) {
   reserve(fd_.get(), nbytes);
   void* data = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
   if (data == MAP_FAILED) fail(nbytes, "mmap", errno);
-  // After the mapping, which alone stays writable.
+  // After our own mapping, which alone stays writable.
   if (!seal(fd_.get(), others) && others == Others::only_read) {
     const int error = errno;
     ::munmap(data, nbytes);
@@ -94,8 +94,8 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 }
 
 Buffer::~Buffer() {
-  // Before the mapping: closing the last of the two frees the pages, which takes long, and no
-  // descriptor may be opened meanwhile.
+  // Close before unmapping: whichever comes last frees the pages, which takes long, and holding the
+  // descriptor lock for that would block every other open.
   fd_.reset();
   if (data_ != nullptr) ::munmap(data_, nbytes_);
 }

@@ -1,5 +1,5 @@
-// Host memory that zerohop allocates itself: shared-memory pages behind a file descriptor, so that
-// another process on this host can be given them.
+// Host memory that zerohop allocates: shared-memory pages behind a file descriptor, which can be
+// passed to another process of this host.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,12 @@ namespace zerohop {
 
 class Buffer {
  public:
-  // What a process that is given the descriptor may do, however it opens it anew.
+  // What a process that receives the descriptor may do, even if it reopens it.
   enum class Others { may_write, only_read };
 
-  // Page-aligned, zeroed, and backed by real pages at once: a lack of memory is a RegistrationError
-  // here instead of a SIGBUS at the first touch, and so is a kernel that cannot keep the others to
-  // reading. nbytes 0 maps nothing and data() is null.
+  // Page-aligned, zeroed, and backed by real pages at once. A lack of memory is a RegistrationError
+  // here rather than a SIGBUS at the first touch. A kernel that cannot enforce only_read is one,
+  // too. With nbytes 0 nothing is mapped and data() is null.
   explicit Buffer(std::uint64_t nbytes, Others others = Others::may_write);
   Buffer(Buffer&& other) noexcept;
   Buffer& operator=(Buffer&& other) noexcept;

@@ -1,4 +1,4 @@
-// Which causes were told already, so that each is told once.
+// Which causes have been reported already, so that each is reported once.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace zerohop {
 
 class Causes {
  public:
-  static constexpr std::size_t kMost = 32;  // later ones are not told at all
+  static constexpr std::size_t kMost = 32;  // later causes are not reported at all
 
-  // Whether it is a new one. Does not allocate.
+  // Returns whether the cause is new. Does not allocate.
   bool add(std::string_view cause) noexcept {
     const std::size_t hash = std::hash<std::string_view>{}(cause);
     if (last_.load(std::memory_order_relaxed) == hash) return false;  // nearly always

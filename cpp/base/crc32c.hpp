@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli; RFC 3720, appendix B.4), as kernels compute it, too.
+// CRC32C (Castagnoli; RFC 3720, appendix B.4). Kernels compute the same.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace zerohop {
 
-// before: of the bytes that came before these, if any did.
+// before: the CRC of the bytes that precede these, if any.
 std::uint32_t crc32c(std::span<const std::byte> bytes, std::uint32_t before = 0) noexcept;
 
 }  // namespace zerohop

@@ -11,7 +11,7 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
   using Seconds = std::chrono::duration<double>;
 
-  // Waits longer than a year are clamped: the sum would overflow the clock's 64-bit nanoseconds.
+  // Waits longer than a year are clamped: a larger sum would overflow 64-bit nanoseconds.
   static Deadline after(Seconds seconds) {
     const Seconds bounded = std::clamp(seconds, Seconds{0}, kLongest);
     return Deadline(Clock::now() + std::chrono::duration_cast<Clock::duration>(bounded));

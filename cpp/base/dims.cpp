@@ -17,7 +17,7 @@ void Dims::push_back(std::int64_t value) {
   data()[size_ - 1] = value;
 }
 
-// Keeps the first entries; new ones have no value yet.
+// Keeps the first entries; new ones are uninitialized.
 void Dims::resize(std::size_t size) {
   if (size > kMax) {
     throw std::invalid_argument("an array of " + std::to_string(size) + " dimensions exceeds the " +

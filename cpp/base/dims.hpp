@@ -1,4 +1,4 @@
-// A short list of 64-bit dimensions or strides: a value that allocates only beyond eight entries.
+// A short list of 64-bit dimensions or strides. Allocates only beyond eight entries.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace zerohop {
 
 class Dims {
  public:
-  // numpy stops at 64 and torch at 64; no array met in practice has more than 32.
+  // numpy and torch stop at 64; no array met in practice has more than 32.
   static constexpr std::size_t kMax = 32;
 
   Dims() noexcept {}
@@ -67,8 +67,8 @@ class Dims {
   }
 
   std::size_t size_ = 0;
-  std::unique_ptr<std::int64_t[]> heap_;      // kMax entries once size_ passed kInline
-  std::array<std::int64_t, kInline> inline_;  // only the first size_ entries have a value
+  std::unique_ptr<std::int64_t[]> heap_;      // kMax entries once size_ exceeds kInline
+  std::array<std::int64_t, kInline> inline_;  // only the first size_ entries are initialized
 };
 
 }  // namespace zerohop

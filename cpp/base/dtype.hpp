@@ -39,7 +39,7 @@ struct DType {
   friend bool operator==(const DType&, const DType&) = default;
 };
 
-// "bool, int8 to int64, ...": for messages.
+// "bool, int8 to int64, ...", for messages.
 std::string_view supported_dtypes() noexcept;
 
 }  // namespace zerohop

@@ -6,15 +6,15 @@
 
 namespace zerohop {
 
-// Opens with RTLD_LOCAL | RTLD_NODELETE: its symbols leak into nobody, and its code stays mapped
-// after close, because drivers register fork and exit handlers that outlive every owner.
+// Opens with RTLD_LOCAL | RTLD_NODELETE: its symbols stay private, and its code stays mapped after
+// close, because drivers register fork and exit handlers that outlive every owner.
 class DynamicLibrary {
  public:
-  // Never throws for an absent library: then the object is false and reason() says why.
+  // Does not throw for an absent library: the object is then false and reason() says why.
   explicit DynamicLibrary(const char* soname);
 
   explicit operator bool() const noexcept { return handle_ != nullptr; }
-  const std::string& reason() const noexcept { return reason_; }  // the dynamic linker's own words
+  const std::string& reason() const noexcept { return reason_; }  // dlerror()'s text
 
   // Null when the library, the symbol or that version of the symbol is not there.
   void* find(const char* symbol) const noexcept;

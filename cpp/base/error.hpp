@@ -18,7 +18,7 @@ const char* effect_name(Effect effect) noexcept;
 
 class Error : public std::runtime_error {
  public:
-  // effect_words: how many bytes at the end of the message tell of the effect.
+  // effect_words: length in bytes of the part at the end of the message that describes the effect.
   explicit Error(const std::string& message, int code = 0, Effect effect = Effect::nothing,
                  std::size_t effect_words = 0)
       : std::runtime_error(message), code_(code), effect_(effect), effect_words_(effect_words) {}
@@ -58,7 +58,7 @@ class RegistrationError : public Error {
 class RouteUnavailable : public Error {
   using Error::Error;
 };
-// Bytes arrived that are not those which were sent: their checksums differ. They are among bytes
+// The received bytes differ from those sent: their checksums differ. The damage lies in bytes
 // [offset, offset + nbytes) of the array, counted in C order.
 class IntegrityError : public Error {
  public:

@@ -15,7 +15,7 @@ namespace zerohop {
 struct Executor::State {
   State(const char* of_thread, Thread how) : name(of_thread), lasts(how == Thread::lasting) {}
 
-  // On the thread.
+  // Runs on the executor's thread.
   void run_all() noexcept {
     std::unique_lock lock(mutex);
     for (;;) {
@@ -27,14 +27,14 @@ struct Executor::State {
         const bool begins = !stopped;
         lock.unlock();
         if (begins) work();
-      }  // and with it what it held: perhaps this Executor
+      }  // and with it what it captured: perhaps this Executor
       lock.lock();
     }
     thread = {};
     ended.notify_all();
   }
 
-  // With the mutex held.
+  // Call with the mutex held.
   static void start(const std::shared_ptr<State>& state) {
     std::thread running = start_thread(state->name, [mine = state] { mine->run_all(); });
     state->thread = running.get_id();
@@ -44,11 +44,11 @@ struct Executor::State {
   const char* const name;
   const bool lasts;
   const unsigned generation = fork_generation();
-  Mutex<Rank::executor> mutex;  // guards all below
+  Mutex<Rank::executor> mutex;  // guards all members below
   Condition ended;
   Condition changed;
   std::deque<Work> waiting;
-  std::thread::id thread;  // none: nothing runs
+  std::thread::id thread;  // none: no thread runs
   bool stopped = false;
 };
 
@@ -63,7 +63,7 @@ Executor::~Executor() {
   if (state_->generation == fork_generation()) {
     (void)stop(Deadline::after(Deadline::Seconds{2}));
   } else {
-    new auto(state_);  // the parent's, with its thread
+    new auto(state_);  // the thread exists in the parent only: leak the state
   }
 }
 

@@ -1,5 +1,5 @@
-// Runs work one after the other on a thread of its own, for callers that must not wait: the thread
-// that answers peers may have to ask a driver that takes seconds.
+// Runs work items one after another on its own thread, for callers that must not block: the thread
+// that answers peers may need a driver call that takes seconds.
 #pragma once
 
 #include <functional>
@@ -9,34 +9,35 @@
 
 namespace zerohop {
 
-// Work behind a call that hangs waits; stop() gives up on both.
+// Work queued behind a call that hangs waits with it; stop() gives up on both.
 class Executor {
  public:
   using Work = std::function<void()>;  // does not throw
 
-  // brief: the thread starts with the first work and ends with the last, so that an Executor
-  // without work has none. lasting: it starts now and is ready for work that fails for want of
-  // memory, with what the C++ library keeps for the exceptions of each thread. Throws Error when
-  // the process is out of threads.
+  // brief: the thread starts with the first work item and ends after the last, so an idle Executor
+  // has none. lasting: the thread starts now, with the C++ library's per-thread exception data
+  // already allocated, so that it can run work that fails for lack of memory. Throws Error when the
+  // process is out of threads.
   enum class Thread { brief, lasting };
-  // name: of the thread, 15 bytes at most.
+  // name: thread name, at most 15 bytes.
   explicit Executor(const char* name, Thread thread = Thread::brief);
-  ~Executor();  // stop(), with two seconds
+  ~Executor();  // stop() with a deadline of two seconds
   Executor(const Executor&) = delete;
   Executor& operator=(const Executor&) = delete;
 
-  // Runs the work, and destroys it, behind what came before. False, with the work left where it is:
-  // stopped, in a child of fork(), or the system has no more threads or memory.
+  // Queues the work; it runs, and is destroyed, after all earlier work. Returns false and leaves
+  // the work with the caller when stopped, in a child of fork(), or when the system is out of
+  // threads or memory.
   [[nodiscard]] bool run(Work& work) noexcept;
 
-  // Begins nothing more, and waits for what runs, unless that is the caller. False: the deadline
-  // passed first, and the thread goes on with the work that it has. The thread destroys what was
-  // not begun before it ends.
+  // Starts no more work, and waits for the running item unless called from it. False: the deadline
+  // passed first, and the thread continues with its current item. Before it ends, the thread
+  // destroys the items that never started.
   bool stop(const Deadline& deadline) noexcept;
 
  private:
   struct State;
-  const std::shared_ptr<State> state_;  // the thread's, too: it may outlive this object
+  const std::shared_ptr<State> state_;  // shared with the thread, which may outlive this object
 };
 
 }  // namespace zerohop

@@ -1,4 +1,4 @@
-// An error as a plain value: kept by one thread, thrown anew by each thread that asks. (A shared
+// An error as a plain value: stored by one thread, thrown by each thread that asks. (A shared
 // std::exception_ptr would hand one exception object to several threads.)
 #pragma once
 
@@ -30,25 +30,25 @@ struct Failure {
   std::string message;
   int code = 0;
   Effect effect = Effect::nothing;
-  std::size_t effect_words = 0;  // how many bytes at the end of the message tell of the effect
-  std::uint64_t offset = 0;      // of what an integrity failure is about: bytes
+  std::size_t effect_words = 0;  // length in bytes of the part of the message about the effect
+  std::uint64_t offset = 0;      // of an integrity failure, bytes
   std::uint64_t nbytes = 0;
 
-  // The exception being handled, to be called inside a catch block.
+  // The exception being handled. Call only inside a catch block.
   static Failure of_current_exception();
 
-  // Changes the effect, and the words about it that end the message: " (nothing was written)",
-  // " (some of the data may have been written)".
+  // Changes the effect, and the part of the message that states it: " (nothing was written)", "
+  // (some of the data may have been written)".
   void set_effect(Effect changed);
   Failure with_effect(Effect changed) && {
     set_effect(changed);
     return std::move(*this);
   }
 
-  // Adds to the cause, before those words.
+  // Appends to the cause, before the part about the effect.
   void explain(const std::string& more);
 
-  // Throws the type that belongs to `kind`.
+  // Throws the exception type of `kind`.
   [[noreturn]] void raise() const;
 };
 

@@ -9,7 +9,7 @@ namespace {
 
 std::atomic<unsigned> generation{0};
 
-// pthread_atfork is the one hook that runs in the child before any of its code does.
+// pthread_atfork is the only hook that runs in the child before any other code there.
 [[maybe_unused]] const int generation_registered =
     ::pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
 

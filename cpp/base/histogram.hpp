@@ -1,5 +1,5 @@
-// How long things took: counts by duration. Written by any thread, without a lock; read at any
-// time. One that counts nothing takes a word.
+// Durations, counted in buckets. Any thread may add, without a lock; any thread may read at any
+// time. The buckets come with the first duration.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ class Histogram {
   Histogram& operator=(const Histogram&) = delete;
 
   static constexpr int kFirst = 6;  // 64 ns and less are one bucket
-  static constexpr int kLast = 36;  // more than 68.7 s are one, too
+  static constexpr int kLast = 36;  // more than 68.7 s are one bucket
   static constexpr std::size_t kBuckets = 2 * (kLast - kFirst) + 2;
 
   static constexpr std::size_t bucket(std::uint64_t nanoseconds) noexcept {
@@ -30,14 +30,14 @@ class Histogram {
     const std::size_t upper_half = (below >> (power - 1)) & 1;
     return std::min(1 + 2 * static_cast<std::size_t>(power - kFirst) + upper_half, kBuckets - 1);
   }
-  // The longest that bucket counts, nanoseconds; UINT64_MAX: the last one, which counts all others.
+  // The longest duration that the bucket counts, nanoseconds; UINT64_MAX for the last one.
   static constexpr std::uint64_t bound(std::size_t bucket) noexcept {
     if (bucket + 1 == kBuckets) return UINT64_MAX;
     const std::uint64_t whole = std::uint64_t{1} << (kFirst + bucket / 2);
     return bucket % 2 == 0 ? whole : whole + whole / 2;
   }
 
-  // times: for how many it stands, where not each is measured.
+  // times: how many durations this one represents, where only a sample is measured.
   void add(std::uint64_t nanoseconds, std::uint64_t times = 1) noexcept {
     Counts* const counts = this->counts();
     if (counts == nullptr) return;  // there is no memory
@@ -46,14 +46,14 @@ class Histogram {
   }
   void add(const Histogram& other) noexcept;
 
-  // What it held at some moment; `sum`, nanoseconds, may be of a little later.
+  // The counts at some moment; `sum`, nanoseconds, may be slightly newer.
   struct Reading {
     std::array<std::uint64_t, kBuckets> counts{};
     std::uint64_t count = 0;
     std::uint64_t sum = 0;
 
-    // That share (0 to 1) took so many nanoseconds or less, as if durations lay evenly in their
-    // bucket; of the last one its lower bound. 0: there is none.
+    // The duration, in nanoseconds, that this share (0 to 1) did not exceed, assuming an even
+    // spread within each bucket; for the last bucket its lower bound. 0 when empty.
     double quantile(double share) const noexcept;
   };
   Reading read() const noexcept;

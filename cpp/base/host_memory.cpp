@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
 
-// The number behind `key` in a file of "key number" lines.
+// The number after `key` in a file of "key number" lines.
 std::optional<std::uint64_t> find_number(const std::string& path, const std::string& key) {
   const TextFile file = open_text(path);
   std::array<char, 256> line{};
@@ -27,7 +27,7 @@ std::optional<std::uint64_t> find_number(const std::string& path, const std::str
   return std::nullopt;
 }
 
-// What one control group leaves. File pages that nobody uses do not count as taken.
+// What one control group still allows. Reclaimable file pages do not count as used.
 std::uint64_t left_by_group(const std::string& folder) {
   const auto most = number_in(folder + "/memory.max");
   const auto used = number_in(folder + "/memory.current");
@@ -37,7 +37,7 @@ std::uint64_t left_by_group(const std::string& folder) {
   return *most - std::min(*most, taken);
 }
 
-// Below the mount point: "/" in most containers, which see their own group as the top.
+// Relative to the mount point: "/" in most containers, which see their own group as the root.
 std::string own_group(const std::string& root) {
   const TextFile file = open_text(root + "/proc/self/cgroup");
   std::array<char, 4096> line{};

@@ -6,9 +6,9 @@
 
 namespace zerohop {
 
-// Bytes that new allocations may take without pushing anything out: MemAvailable of /proc/meminfo,
-// or what the process's control group (v2) and those above it leave, if that is less. The largest
-// number when the kernel does not tell. root: where /proc and /sys are.
+// Bytes that can be allocated without evicting anything: MemAvailable of /proc/meminfo, or what
+// this process's control group (v2) and its ancestors still allow, if that is less. The largest
+// number when the kernel gives no value. root: where /proc and /sys are.
 std::uint64_t available_memory(const std::string& root = "");
 
 }  // namespace zerohop

@@ -7,7 +7,7 @@
 namespace zerohop {
 namespace {
 
-// Builds the result one source dimension after the other.
+// Builds the result dimension by dimension.
 class Selection {
  public:
   explicit Selection(const Layout& source) : source_(source), address_(source.address) {}
@@ -52,7 +52,7 @@ class Selection {
         distance <= 0 ? 0 : (static_cast<std::uint64_t>(distance) - 1) / step + 1;
     if (length > 0) move_address(start);
     shape_.push_back(static_cast<std::int64_t>(length));
-    // A stride that is never walked may have any value: a huge step makes it overflow.
+    // A stride that is never walked may have any value: with a huge step it would overflow.
     std::int64_t stride = 0;
     if (__builtin_mul_overflow(source_.strides[axis_], slice.step, &stride)) stride = 0;
     strides_.push_back(stride);
@@ -65,7 +65,7 @@ class Selection {
   }
 
  private:
-  // |INT64_MIN| has no int64.
+  // |INT64_MIN| does not fit an int64.
   static std::uint64_t magnitude(std::int64_t value) noexcept {
     return value < 0 ? 0 - static_cast<std::uint64_t>(value) : static_cast<std::uint64_t>(value);
   }
@@ -82,7 +82,7 @@ class Selection {
   Dims strides_;
 };
 
-// How many dimensions the indices use up, the ellipsis aside.
+// How many dimensions the indices consume, without the ellipsis.
 std::size_t count_used(std::span<const Index> indices, std::size_t ndim) {
   std::size_t used = 0;
   bool ellipsis_seen = false;

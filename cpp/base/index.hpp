@@ -11,15 +11,15 @@
 
 namespace zerohop {
 
-// start:stop:step as Python's PySlice_Unpack gives it: negative values count from the end, values
-// beyond the ends are clipped, and an absent bound is the extreme value of its direction.
+// start:stop:step as PySlice_Unpack returns it: negative values count from the end, values beyond
+// the ends are clipped, and an absent bound is the extreme value of its direction.
 struct Slice {
   std::int64_t start = 0;
   std::int64_t stop = std::numeric_limits<std::int64_t>::max();
   std::int64_t step = 1;
 };
 
-struct EllipsisIndex {};  // as many full slices as are missing; at most one
+struct EllipsisIndex {};  // expands to the missing full slices; at most one
 struct NewAxis {};        // a dimension of size 1
 
 using Index = std::variant<std::int64_t, Slice, EllipsisIndex, NewAxis>;

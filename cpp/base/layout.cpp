@@ -19,7 +19,7 @@ bool fits_address(Wide value) {
 
 Layout Layout::contiguous(std::uint64_t address, DType dtype, std::span<const std::int64_t> shape) {
   Layout layout{address, dtype, Dims(shape), Dims::zeros(shape.size())};
-  // Unsigned: an absurd shape wraps here and is refused by validate().
+  // Unsigned: an absurd shape wraps here, and validate() refuses it.
   std::uint64_t stride = dtype.itemsize();
   for (std::size_t i = shape.size(); i-- > 0;) {
     layout.strides[i] = static_cast<std::int64_t>(stride);
@@ -46,7 +46,7 @@ void Layout::validate() const {
   for (std::int64_t size : shape) {
     if (size < 0) refuse("the shape " + shape_string(shape.span()) + " has a negative dimension");
     if (size == 0) without_elements = true;
-    // Sizes of 0 are left out: the others must not wrap in count() whatever their order.
+    // Skip sizes of 0: the product of the others must not wrap in count(), whatever their order.
     if (size > 0) packed *= size;
     if (packed > std::numeric_limits<std::int64_t>::max()) {
       refuse("the shape " + shape_string(shape.span()) + " is larger than the address space");
@@ -79,7 +79,7 @@ bool Layout::is_contiguous() const noexcept {
     if (shape[i] == 0) return true;
     if (shape[i] == 1) continue;  // its stride is never used
     if (strides[i] != expected) dense = false;
-    // Once a gap is found only an empty dimension matters, and the product could overflow.
+    // After a gap only an empty dimension matters, and the product could overflow.
     if (dense) expected *= shape[i];
   }
   return dense;

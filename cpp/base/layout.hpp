@@ -1,5 +1,5 @@
-// Where the elements of an array lie: address, element type, shape and strides. A plain value; it
-// owns no memory, and its address may belong to another process or device.
+// Where the elements of an array lie: address, element type, shape and strides. It owns no memory,
+// and its address may belong to another process or device.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace zerohop {
 
-// Addresses [begin, end); begin == end when there is no element.
+// Addresses [begin, end); begin == end for an empty array.
 struct Extent {
   std::uint64_t begin = 0;
   std::uint64_t end = 0;
@@ -26,28 +26,28 @@ struct Layout {
 
   // C order without gaps.
   static Layout contiguous(std::uint64_t address, DType dtype, std::span<const std::int64_t> shape);
-  static Layout bytes(std::uint64_t address, std::uint64_t nbytes);  // of one dimension
+  static Layout bytes(std::uint64_t address, std::uint64_t nbytes);  // one dimension
 
   // Throws std::invalid_argument unless the type is supported, shape and strides agree, no
   // dimension is negative, and every element lies inside the 64-bit address space. Layouts made
   // from foreign values (DLPack, buffers, the wire) are validated once; all other members rely on
-  // it.
+  // that.
   void validate() const;
 
   std::size_t ndim() const noexcept { return shape.size(); }
   std::uint32_t itemsize() const noexcept { return dtype.itemsize(); }
   std::uint64_t count() const noexcept;                                   // elements
   std::uint64_t nbytes() const noexcept { return count() * itemsize(); }  // packed, without gaps
-  bool is_contiguous() const noexcept;  // C order; also true without elements
-  Extent extent() const noexcept;       // lowest to one past the highest byte touched
+  bool is_contiguous() const noexcept;  // C order; true for empty arrays
+  Extent extent() const noexcept;       // from the lowest to one past the highest byte touched
 
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-// "(4, 1024)", "(3,)", "()": as Python writes it.
+// "(4, 1024)", "(3,)", "()", as Python writes shapes.
 std::string shape_string(std::span<const std::int64_t> shape);
 
-// Throws std::invalid_argument, naming both sides, unless shape and dtype agree.
+// Throws std::invalid_argument that names both sides unless shape and dtype agree.
 void check_same_shape(const Layout& source, const Layout& destination);
 
 }  // namespace zerohop

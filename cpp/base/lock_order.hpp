@@ -1,24 +1,23 @@
-// The order in which locks may be taken, written down once: a thread that holds one may wait only
-// for those that come later here. Builds for tests check it at every lock (base/locks.hpp). Two
-// locks of one rank are never held together, whoever's they are.
+// The order in which locks may be taken, in one place: a thread that holds one may wait only for
+// those listed later. Test builds check it at every lock (base/locks.hpp). Two locks of the same
+// rank are never held together, whatever objects they belong to.
 //
-// A new lock takes the earliest place that suits what is called under it. What is only tried
-// (std::try_to_lock), or waited for with a bound, holds nobody up for ever and may be taken in any
-// order. The GIL comes before all of them, which nothing checks: take it with none held, but for
-// endpoint_life, under which waits run Python's signal handlers. Without a place are the mutexes in
-// structures of libibverbs (ibv_context, ibv_cq, ibv_qp), under which the software HCA takes
-// nothing.
+// Give a new lock the earliest place that suits what is called under it. Locks that are only tried
+// (std::try_to_lock) or waited for with a bound may be taken in any order. The GIL comes before all
+// of them, which nothing checks: take it with none held. The exception is endpoint_life: waits
+// under it run Python's signal handlers. The mutexes inside structures of libibverbs (ibv_context,
+// ibv_cq, ibv_qp) have no rank; the software HCA takes no other lock under them.
 #pragma once
 
 namespace zerohop {
 
 enum class Rank : unsigned char {
-  // Held during whole calls of an Endpoint.
-  endpoint_life,  // shared, and again by a signal handler that closes what its thread waits on
+  // Held for the whole of a call of an Endpoint.
+  endpoint_life,  // shared; taken again by a signal handler that closes what its thread waits on
   endpoint_faults,
   endpoint_gpus,
 
-  // What threads of Endpoints have to do with each other, and with processes of this host.
+  // Coordination of Endpoint threads with each other and with processes of this host.
   channel,
   expiry,
   local_server,
@@ -28,7 +27,7 @@ enum class Rank : unsigned char {
   routes,
   route_books,
 
-  // Work of GPUs: what puts it into streams, then who looks what has come of it.
+  // GPU work: first what enqueues it into streams, then what polls its results.
   gpu_board,
   gpu_notifier,
   gpu_copies_submission,
@@ -41,9 +40,9 @@ enum class Rank : unsigned char {
   gpu_notes,
   note_mirrors,
 
-  control,  // asked by streams that wait whether anybody could still notify
+  control,  // taken by waiting streams, to ask whether anybody can still notify
 
-  // Completions of queue pairs, and what they end.
+  // Completions of queue pairs, and what they finish.
   poller,
   path_group,
   peer,
@@ -57,11 +56,11 @@ enum class Rank : unsigned char {
   lease,
   transfer,
   poller_sleep,
-  async_waits,  // in every wake-up of waiting callers, so behind all that those are woken under
+  async_waits,  // in each wake-up of waiting callers: after all locks under which they are woken
   awaited,
   progress,
 
-  // Tables that are looked into.
+  // Lookup tables.
   rails,
   shares,
   regions,
@@ -82,12 +81,12 @@ enum class Rank : unsigned char {
 
   // The software HCA. The data path (post, poll) begins at softhca_queue_pair.
   softhca_devices,
-  softhca_control,    // the queue pair table; keeps each alive that a sweep looks at
-  softhca_doorbells,  // keeps each queue pair alive whose doorbell it looks at
+  softhca_control,    // the queue pair table; keeps those that a sweep visits alive
+  softhca_doorbells,  // keeps the queue pairs whose doorbells it reads alive
   softhca_queue_pair,
   softhca_shared_receives,
   softhca_copied_atomics,
-  softhca_completion_queue,  // who has it only tries for a queue pair (lock_hot)
+  softhca_completion_queue,  // its holder only tries the queue pair's lock (lock_hot)
   softhca_completion_channel,
   softhca_async_events,
   softhca_memory,
@@ -104,13 +103,13 @@ enum class Rank : unsigned char {
   executor,
   kept_for_good,
 
-  // Of the process. Nothing is taken under these.
+  // Process-wide leaves: nothing is taken under these.
   causes,
   refusal,
   recording,
   log_outbox,
   reports,
-  descriptors,  // held by fork(2), too
+  descriptors,  // held across fork(2), too
 };
 
 }  // namespace zerohop

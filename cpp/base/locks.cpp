@@ -14,7 +14,7 @@ struct Held {
   const char* name;
 };
 
-constexpr std::size_t kMost = 32;  // at a time
+constexpr std::size_t kMost = 32;  // locks held by one thread
 
 struct Locks {
   std::array<Held, kMost> held;
@@ -23,7 +23,7 @@ struct Locks {
 
 constinit thread_local Locks locks{};
 
-// "poller", out of the signature.
+// "poller", from the signature.
 std::string_view word_of(std::string_view name) {
   constexpr std::string_view kBefore = "rank = zerohop::Rank::";
   const auto at = name.find(kBefore);
@@ -52,7 +52,7 @@ void await(Rank rank, const char* name) noexcept {
   add(rank, name);
 }
 
-// glibc's locks for readers and writers let one more reader in whoever waits to write.
+// Recursive shared locking: glibc's rwlocks prefer readers, so a waiting writer does not block it.
 void await_shared(Rank rank, const char* name) noexcept {
   for (std::size_t i = 0; i < locks.count; ++i) {
     if (locks.held[i].rank > rank) end(name, locks.held[i].name);
@@ -64,14 +64,14 @@ void check_process(unsigned made_in, Rank rank, const char* name) noexcept {
   if (made_in == fork_generation() || rank == Rank::descriptors) return;  // held by fork(2) itself
   const std::string_view word = word_of(name);
   std::fprintf(stderr,
-               "fork: %.*s of the parent is locked in a child, where it may be locked for ever; "
-               "leave to the parent what it has made\n",
+               "fork: %.*s of the parent is taken in a child, where it may stay locked for ever; "
+               "use the parent's objects only in the parent\n",
                static_cast<int>(word.size()), word.data());
   std::abort();
 }
 
 void add(Rank rank, const char* name) noexcept {
-  if (locks.count == kMost) end(name, "more than can be watched");
+  if (locks.count == kMost) end(name, "more locks than can be tracked");
   locks.held[locks.count++] = {rank, name};
 }
 

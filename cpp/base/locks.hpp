@@ -1,8 +1,7 @@
-// Mutexes that know their place in the lock order (base/lock_order.hpp). Builds for tests (Debug,
-// Sanitize) check it at every lock and end the program at the first that is out of order, whether
-// or not another thread was near; and so for one that a child of fork() has from its parent, where
-// a thread that the child has not may hold it. In other builds these are the standard's own types,
-// at no cost.
+// Mutexes with a rank in the lock order (base/lock_order.hpp). Test builds (Debug, Sanitize) check
+// the order at every lock and abort at the first violation, whether or not it would have
+// deadlocked. They also abort when a child of fork() takes a lock of its parent: a thread that does
+// not exist in the child may hold it. In other builds these are the standard types, at no cost.
 #pragma once
 
 #include <condition_variable>
@@ -14,13 +13,13 @@
 
 namespace zerohop {
 
-// Of the calling thread. `name` is what RankedMutex::name() says.
+// State of the calling thread. `name` is RankedMutex::name().
 namespace held_locks {
 
-void await(Rank rank, const char* name) noexcept;         // is about to be taken
-void await_shared(Rank rank, const char* name) noexcept;  // likewise, perhaps once more
-void add(Rank rank, const char* name) noexcept;           // was taken without waiting for ever
-void remove(Rank rank) noexcept;                          // was given back
+void await(Rank rank, const char* name) noexcept;         // about to block on it
+void await_shared(Rank rank, const char* name) noexcept;  // likewise, shared; recursion allowed
+void add(Rank rank, const char* name) noexcept;           // taken without blocking for ever
+void remove(Rank rank) noexcept;                          // released
 void check_process(unsigned made_in, Rank rank, const char* name) noexcept;  // fork_generation()
 
 }  // namespace held_locks
@@ -54,7 +53,7 @@ class RankedMutex {
   }
 
  private:
-  // The signature, as the compiler words it: "...[with zerohop::Rank rank =
+  // The function's signature as the compiler spells it: "...[with zerohop::Rank rank =
   // zerohop::Rank::poller...".
   static constexpr const char* name() { return __PRETTY_FUNCTION__; }
   void check_process() const noexcept { held_locks::check_process(made_in_, rank, name()); }

@@ -1,5 +1,5 @@
-// What happened that nobody has to act on at once: connections, routes. One sentence each, for
-// whoever keeps a log; not for anything that happens with every transfer.
+// Events that need no immediate action: connections, routes. One sentence each; never for something
+// that happens with every transfer.
 #pragma once
 
 #include <atomic>
@@ -15,17 +15,17 @@ enum class Level : std::uint8_t {
   warning = 30
 };  // as Python's logging has it
 
-// topic: a literal, "route". Called from any thread; only passes it on.
+// topic: a literal such as "route". Called from any thread; must only pass the sentence on.
 using LogSink = void (*)(Level level, const char* topic, const std::string& sentence) noexcept;
 
 namespace detail {
 inline std::atomic<LogSink> log_sink{nullptr};
 }  // namespace detail
 
-// Null, as at first: nobody keeps a log.
+// Null, the initial value: nothing is logged.
 inline void set_log_sink(LogSink sink) noexcept { detail::log_sink.store(sink); }
 
-// sentence: makes it, where somebody keeps a log. Without memory for it nothing is told.
+// sentence: builds the text; called only if a sink is set. Out of memory: nothing is logged.
 template <class Sentence>
 void log(Level level, const char* topic, const Sentence& sentence) noexcept {
   const LogSink sink = detail::log_sink.load(std::memory_order_acquire);

@@ -1,4 +1,4 @@
-// Built where CMake does not find the headers of NVTX.
+// Compiled when CMake does not find the NVTX headers.
 #include "base/nvtx.hpp"
 
 namespace zerohop::trace {

@@ -1,12 +1,12 @@
-// On which NUMA node memory of the host lies.
+// The NUMA node of host memory.
 #pragma once
 
 #include <cstdint>
 
 namespace zerohop {
 
-// Of the page at that address, which what is registered with an adapter has; -1 where the kernel
-// does not tell (containers may forbid the question).
+// Of the page at that address, which must be resident, as registered memory is; -1 where the kernel
+// does not say (containers may forbid the call).
 int numa_node_of(std::uint64_t address) noexcept;
 
 }  // namespace zerohop

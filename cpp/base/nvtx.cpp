@@ -27,7 +27,7 @@ constexpr Tool kNvtx{.begin = begin, .end = end};
 bool has_nvtx() noexcept { return true; }
 
 const Tool* open_nvtx() {
-  domain = nvtxDomainCreateA("zerohop");  // the first call of NVTX: it looks for a tool
+  domain = nvtxDomainCreateA("zerohop");  // NVTX looks for a tool in this, its first call
   return domain != nullptr ? &kNvtx : nullptr;
 }
 

@@ -1,15 +1,15 @@
-// NVTX as a tool for ranges. One of two sources has it: nvtx.cpp, where CMake found the headers of
-// NVTX, or no_nvtx.cpp.
+// NVTX as a tool for ranges. Implemented by nvtx.cpp, where CMake found the NVTX headers, or by
+// no_nvtx.cpp.
 #pragma once
 
 #include "base/trace.hpp"
 
 namespace zerohop::trace {
 
-bool has_nvtx() noexcept;  // whether it was built in
+bool has_nvtx() noexcept;  // whether NVTX was built in
 
-// Loads what $NVTX_INJECTION64_PATH names, as a profiler sets it for the processes it starts. Null:
-// nothing listens.
+// Loads the library that $NVTX_INJECTION64_PATH names; profilers set it for the processes they
+// start. Null: no tool listens.
 const Tool* open_nvtx();
 
 }  // namespace zerohop::trace

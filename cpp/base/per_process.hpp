@@ -1,5 +1,5 @@
-// What each process has of its own where fork(2) copies everything: a child of fork() must not take
-// a lock that a thread of its parent may have held, nor destroy what the parent's threads use.
+// Per-process state where fork(2) copies everything: a child must not take a lock that a thread of
+// its parent may have held, nor destroy what the parent's threads use.
 #pragma once
 
 #include <atomic>
@@ -8,8 +8,8 @@
 
 namespace zerohop {
 
-// One T for each process, made at its first use and never destroyed: threads may outlive main().
-// A child finds a fresh one, and leaves its parent's as it is.
+// One T per process, created at its first use and never destroyed: threads may outlive main(). A
+// child gets a fresh one and leaves the parent's untouched.
 template <typename T>
 class PerProcess {
  public:
@@ -20,7 +20,7 @@ class PerProcess {
     if (made_.compare_exchange_strong(known, fresh, std::memory_order_acq_rel)) {
       return fresh->value;
     }
-    delete fresh;  // another thread of this process came first
+    delete fresh;  // another thread was faster
     return known->value;
   }
 

@@ -24,7 +24,7 @@ std::uint32_t random_u32() {
   thread_local std::array<std::uint32_t, 64> pool;
   thread_local std::size_t left = 0;
   thread_local unsigned filled_in = 0;
-  // A forked child must not hand out the words that its parent will hand out too.
+  // A forked child must not return the words that its parent will also return.
   if (left == 0 || filled_in != fork_generation()) {
     fill_random(std::as_writable_bytes(std::span(pool)));
     left = pool.size();

@@ -11,10 +11,10 @@ namespace zerohop::trace {
 namespace {
 
 struct Current {
-  Mutex<Rank::recording> mutex;  // around the following; held for a copy of it
+  Mutex<Rank::recording> mutex;  // guards the pointer; held to copy it
   std::shared_ptr<Recording> recording;
 };
-// Replaced in a child of fork(), where nobody is left to unlock the mutex, and the old one is lost.
+// Replaced in a child of fork(), where the mutex may be locked for ever; the old one is leaked.
 std::atomic<Current*> current{new Current};
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a process did and when, kept in memory of fixed size while somebody asks for it: transfers,
-// and waits for notifications. Without a recording it costs the look at one flag.
+// What a process did and when, kept in fixed-size memory while a recording is on: transfers, and
+// waits for notifications. Without a recording the cost is one flag test.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace zerohop::trace {
 
-// Text that is cut where it has no more room, so that an event needs no memory of its own.
+// Text, truncated to its fixed size, so that an event allocates nothing.
 template <std::size_t size>
 class ShortText {
  public:
@@ -27,38 +27,38 @@ class ShortText {
   unsigned char length_ = 0;
 };
 
-// Times: nanoseconds of CLOCK_MONOTONIC, which processes of one host share.
+// Times: nanoseconds of CLOCK_MONOTONIC, which all processes of a host share.
 struct Event {
   enum class State : std::uint8_t { begun, ended, withdrawn };
-  std::atomic<State> state{State::withdrawn};  // released behind what the state says is set
-  // Set as it begins.
+  std::atomic<State> state{State::withdrawn};  // stored with release order, last
+  // Set when the event begins.
   const char* what = "";  // "write"; a literal
   std::uint64_t begin = 0;
   std::uint64_t nbytes = 0;
   ShortText<64> peer;
   ShortText<16> route;
   ShortText<32> device;
-  // Set as it ends.
+  // Set when the event ends.
   std::uint64_t end = 0;
   std::uint32_t slot = 0;
   std::uint32_t value = 0;  // of a notification; 0: none
-  ShortText<120> failure;   // empty: it ended well
+  ShortText<120> failure;   // empty: success
 };
 
 class Recording {
  public:
   explicit Recording(std::size_t most) : events_(most) {}
 
-  // Null: there is no room, which is counted.
+  // Null: full; the miss is counted.
   Event* claim() noexcept;
-  // Those that were claimed so far, in that order; what is withdrawn among them does not count.
+  // The events claimed so far, in that order; withdrawn ones among them do not count.
   std::size_t claimed() const noexcept;
   const Event& event(std::size_t index) const noexcept { return events_[index]; }
   std::uint64_t dropped() const noexcept;
 
  private:
   std::vector<Event> events_;
-  std::atomic<std::uint64_t> next_{0};  // as many asked for one
+  std::atomic<std::uint64_t> next_{0};  // claims attempted
 };
 
 std::uint64_t recording_clock() noexcept;
@@ -69,15 +69,15 @@ inline std::atomic<bool> recording{false};
 
 inline bool records() noexcept { return detail::recording.load(std::memory_order_relaxed); }
 
-// The one that goes on, of this process; null: none.
+// The active recording of this process; null: none.
 std::shared_ptr<Recording> recording() noexcept;
-// Null: from here on none. Returns what went on before.
+// Null stops recording. Returns the previous one.
 std::shared_ptr<Recording> set_recording(std::shared_ptr<Recording> next) noexcept;
 
-// In a child made by fork(): that is its parent's.
+// Call in a child made by fork(): the recording belongs to the parent.
 void forget_recording();
 
-// One event, from begin() to an end; without one it is as if it had never begun.
+// One event, from begin() to an end; an Entry that never ends leaves no event.
 class Entry {
  public:
   Entry() = default;
@@ -91,7 +91,7 @@ class Entry {
     std::string_view peer{}, route{}, device{};
     std::uint64_t begin = 0;  // of recording_clock(); 0: now
   };
-  // Nothing where nothing is recorded, or where it has begun.
+  // Does nothing when no recording is on or the entry has begun already.
   void begin(const Told& told) noexcept;
   bool begun() const noexcept { return event_ != nullptr; }
   void end(std::string_view failure = {}) noexcept {
@@ -103,7 +103,7 @@ class Entry {
  private:
   void finish(std::string_view failure) noexcept;
 
-  std::shared_ptr<Recording> recording_;  // keeps the event
+  std::shared_ptr<Recording> recording_;  // keeps event_ alive
   Event* event_ = nullptr;
 };
 

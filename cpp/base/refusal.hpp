@@ -1,4 +1,5 @@
-// Why something does not work. It stands for a while, so that who asks often does not try as often.
+// Why something does not work. Remembered for a while, so that frequent callers do not retry each
+// time.
 #pragma once
 
 #include <chrono>
@@ -10,7 +11,7 @@
 
 namespace zerohop {
 
-// Any thread.
+// Thread-safe.
 class Refusal {
  public:
   std::string reason() const {  // empty: it may be tried

@@ -1,4 +1,4 @@
-// Where failures go that cannot be thrown: those of destructors and of background threads.
+// Where failures go that cannot be thrown: from destructors and background threads.
 #pragma once
 
 #include <initializer_list>
@@ -6,16 +6,16 @@
 
 namespace zerohop {
 
-// Called from any thread, also during process exit; must neither block for long nor take the GIL.
+// Called from any thread, also during process exit. Must neither block for long nor take the GIL.
 using ReportSink = void (*)(std::string_view message) noexcept;
 
-// Hands one sentence to the sink: by default a line on stderr.
+// Passes one sentence to the sink; the default sink writes a line to stderr.
 void report(std::string_view message) noexcept;
-// ... in parts, which are put together without memory from the heap: for who may be out of it, or
-// must not throw. One that is very long is cut off.
+// The same for a sentence in parts, joined without heap memory: for callers that may be out of
+// memory or must not throw. Very long ones are truncated.
 void report(std::initializer_list<std::string_view> parts) noexcept;
 
-// Replaces the sink (null: back to stderr) and returns the former one.
+// Replaces the sink (null: back to stderr) and returns the previous one.
 ReportSink set_report_sink(ReportSink sink) noexcept;
 
 }  // namespace zerohop

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kRest = -1;
 
-// Null for a negative size, and for more elements than there are addresses.
+// Null for a negative size, and for products beyond the address space.
 std::optional<std::int64_t> product(std::span<const std::int64_t> sizes) {
   std::int64_t elements = 1;
   bool fits = true;

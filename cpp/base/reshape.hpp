@@ -8,8 +8,8 @@
 
 namespace zerohop {
 
-// In C order; one size may be -1: what is left. Throws std::invalid_argument for an array with
-// gaps, whose elements would have to be copied, and for another number of elements.
+// C order; one size may be -1 and is inferred. Throws std::invalid_argument for an array with gaps,
+// whose elements would have to be copied, and for a different number of elements.
 Layout reshape(const Layout& layout, std::span<const std::int64_t> shape);
 
 }  // namespace zerohop

@@ -19,8 +19,8 @@ Runs::Runs(const Layout& a, const Layout& b)
   left_ = count_;
 }
 
-// Takes every dimension of more than one element. One that both sides walk backwards is turned
-// round, which lets reversed arrays merge like others.
+// Takes every dimension of more than one element. A dimension that both sides walk backwards is
+// reversed, so that reversed arrays merge like others.
 void Runs::add_axes(const Layout& a, const Layout& b) noexcept {
   for (std::size_t i = 0; i < a.ndim(); ++i) {
     if (a.shape[i] == 1) continue;
@@ -35,8 +35,8 @@ void Runs::add_axes(const Layout& a, const Layout& b) noexcept {
   }
 }
 
-// Grows the run by the dimension whose stride equals its length on both sides, wherever it stands:
-// two arrays in the same permuted order (Fortran, channels-last) copy as well as in C order.
+// Extends the run by any dimension whose stride equals the run's length on both sides: two arrays
+// in the same permuted order (Fortran, channels-last) copy as well as in C order.
 void Runs::merge_axes() noexcept {
   for (std::size_t i = naxes_; i-- > 0;) {
     const auto length = static_cast<std::int64_t>(run_nbytes_);
@@ -57,7 +57,7 @@ bool Runs::next(Run& run) noexcept {
 
 void Runs::skip(std::uint64_t runs) noexcept {
   left_ -= runs < left_ ? runs : left_;
-  std::uint64_t position = count_ - left_;  // in the order of next(): the last axis runs fastest
+  std::uint64_t position = count_ - left_;  // in next() order: the last axis varies fastest
   for (std::size_t i = naxes_; i-- > 0 && left_ > 0;) {
     Axis& axis = axes_[i];
     const auto size = static_cast<std::uint64_t>(axis.size);

@@ -10,26 +10,26 @@
 
 namespace zerohop {
 
-// nbytes bytes at a_address correspond to nbytes bytes at b_address. nbytes is never 0.
+// nbytes bytes at a_address correspond to nbytes bytes at b_address; nbytes is never 0.
 struct Run {
   std::uint64_t a_address;
   std::uint64_t b_address;
   std::uint64_t nbytes;
 };
 
-// A cursor over the runs. Their order is unspecified: each pair of elements occurs in one run.
+// Iterates over the runs in unspecified order; each pair of elements occurs in one run.
 class Runs {
  public:
-  // Shapes and item sizes must be equal (std::invalid_argument); both layouts are validated ones.
+  // Shapes and item sizes must be equal (else std::invalid_argument); both layouts are validated.
   Runs(const Layout& a, const Layout& b);
 
   // False when there is no further run. Neither allocates nor throws.
   bool next(Run& run) noexcept;
 
-  // Leaves out that many runs, or all that are left.
+  // Skips that many runs, or all that are left.
   void skip(std::uint64_t runs) noexcept;
 
-  std::uint64_t count() const noexcept { return count_; }  // runs in all; 0 without elements
+  std::uint64_t count() const noexcept { return count_; }  // total; 0 without elements
   std::uint64_t run_nbytes() const noexcept {
     return run_nbytes_;
   }  // every run has the same length

@@ -20,7 +20,7 @@
 namespace zerohop {
 namespace {
 
-// Empty: there is none.
+// Empty: no limit.
 std::optional<std::uint64_t> limit_of(__rlimit_resource_t resource) {
   rlimit limit{};
   if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return std::nullopt;
@@ -43,12 +43,12 @@ std::uint64_t count_mappings() {
   return lines;
 }
 
-// Empty: there is room for more.
+// Empty: the limit is not reached.
 std::string remedy_of_mappings() {
   const auto most = number_in("/proc/sys/vm/max_map_count");
   const std::uint64_t used = count_mappings();
   constexpr std::uint64_t kNearly =
-      16;  // a thread, or pages with rights of their own, takes several
+      16;  // a thread, or pages with their own protection, takes several
   if (!most || used + kNearly < *most) return {};
   return "this process has " + std::to_string(used) + " memory mappings of " +
          std::to_string(*most) +
@@ -65,7 +65,7 @@ std::string remedy_of_memory() {
   return "free memory, of the host or of this container's limit";
 }
 
-// Of a thread, whose stack is a mapping (pthread_create(3) says EAGAIN of either).
+// For a thread, whose stack is a mapping (pthread_create(3) returns EAGAIN for either).
 std::string remedy_of_threads() {
   if (std::string mappings = remedy_of_mappings(); !mappings.empty()) return mappings;
   return "this user may have " + told(limit_of(RLIMIT_NPROC)) +
@@ -108,13 +108,13 @@ std::string scarcity_message(const std::string& what, int error_number) {
 
 namespace {
 
-// The C library ends a process that has no memory for a thread's first use of the thread-local data
-// of a library: so the data of this one and of the C++ library's exceptions are used at once.
+// glibc ends a process that has no memory for a thread's first use of a library's thread-local
+// data. So touch this library's and the C++ library's exception data at once.
 void make_thread_local_data() noexcept {
   (void)std::uncaught_exceptions();
   try {
     (void)random_u32();
-  } catch (const Error&) {  // the kernel gives nothing, and says so to who asks again
+  } catch (const Error&) {  // no random bytes; the next call reports it
   }
 }
 

@@ -9,7 +9,7 @@
 
 namespace zerohop {
 
-// The members lie in a row. T: can be made without arguments, and moved.
+// Members are contiguous. T must be default-constructible and movable.
 template <typename T, std::size_t kFew>
 class ShortList {
  public:
@@ -58,7 +58,7 @@ class ShortList {
 
  private:
   std::array<T, kFew> few_{};
-  std::vector<T> many_;  // all of them, once they are more than a few
+  std::vector<T> many_;  // all members, once there are more than kFew
   std::size_t size_ = 0;
 };
 

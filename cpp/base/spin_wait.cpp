@@ -9,18 +9,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Often enough for who shares the core, as the first yield finds out; a tenth of the time alone.
+// Frequent enough for a thread on the same core, as the first yield detects; costs a tenth of the
+// time when alone.
 constexpr auto kBetweenYields = 4us;
-// Between what a yield takes where nobody else runs and what two changes of threads take.
+// Between the cost of a yield that runs nobody else and that of two context switches.
 constexpr auto kNobodyRan = 750ns;
-// Looks take less, so that the thread has lost the core between two of them.
+// Two looks take less, so a longer gap means that the thread was preempted.
 constexpr auto kPreempted = 100us;
-// Time slices of Linux last 3 ms and more; a process that polls runs for some microseconds.
+// Linux time slices last 3 ms and more; a polling process runs for some microseconds.
 constexpr auto kTimeSlice = 2ms;
-// So many in a row that nobody ran: the core is not shared any more.
+// After this many yields in a row that ran nobody, the core is no longer shared.
 constexpr int kQuickYields = 8;
-constexpr auto kCrowdedFor = 50ms;  // then one more slice, at most, to learn whether it still is
-// Who would poll for longer is a crowd itself, to others who wait on this core.
+constexpr auto kCrowdedFor = 50ms;  // then costs at most one more slice to check again
+// A thread that polled for longer would itself be a crowd to others on this core.
 constexpr auto kLongestInCrowd = 20us;
 
 }  // namespace
@@ -53,8 +54,8 @@ bool SpinWait::is_due(Clock::time_point now) const noexcept {
 
 // away: for how long this thread did not run, if others did.
 void SpinWait::learn(Clock::duration away, Clock::time_point now) noexcept {
-  // One alone says little: the scheduler may go on with the thread that yields, because the other
-  // one has run for longer.
+  // One yield proves little: the scheduler may continue with the yielding thread because the other
+  // has run for longer.
   quick_ = away < kNobodyRan ? std::min(quick_ + 1, kQuickYields) : 0;
   if (away >= kTimeSlice) {
     core_ = Core::crowded;

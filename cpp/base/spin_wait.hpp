@@ -1,7 +1,7 @@
-// Polling that gives way: what a loop does between two looks at something that it waits for.
+// Polling that gives way: what a loop does between two looks at the thing it waits for.
 //
-// A thread that polls may share its core with the very process it waits for. So it calls
-// sched_yield(2) now and then, and how long that took tells it how to go on:
+// A polling thread may share its core with the very process it waits for. So it calls
+// sched_yield(2) now and then, and derives from the duration of that call how to go on:
 //   alone    nobody else wanted the core: yield every few microseconds
 //   shared   others ran for a moment, and poll as this thread does: yield after every look
 //   crowded  somebody ran for a whole time slice: do not yield for a while. A thread that yields to
@@ -28,20 +28,20 @@ class SpinWait {
     std::atomic<Clock::rep> crowded_until{0};
   };
 
-  // own: for how long pause() says to go on, of time that this thread has the core; on a crowded
-  // one it says so for less. Nor does it behind `last`.
+  // own: CPU time after which pause() returns false, counted only while this thread runs; less on a
+  // crowded core. After `last` it returns false in any case.
   explicit SpinWait(Clock::duration own, Clock::time_point last = Clock::time_point::max(),
                     Learned* learned = nullptr) noexcept
       : own_(own), last_(last), learned_(learned) {
     if (learned != nullptr) recall();
   }
-  // For who never sleeps.
+  // For callers that never sleep.
   SpinWait() noexcept : SpinWait(Clock::duration::max()) {}
 
-  // To be called between two looks. False: it is time to sleep; whoever does not may call again.
+  // Call between two looks. False: time to sleep; callers that do not sleep may call it again.
   bool pause() noexcept { return ++looks_ < looks_between_ || look_at_clock(); }
 
-  // Whether others wait on this core, too: to look twice before a pause only keeps them from it.
+  // Whether others wait on this core: then looking twice before a pause only delays them.
   bool core_is_shared() const noexcept { return core_ == Core::shared; }
 
  private:
@@ -57,16 +57,16 @@ class SpinWait {
   bool is_due(Clock::time_point now) const noexcept;  // to yield
   void learn(Clock::duration away, Clock::time_point now) noexcept;
 
-  static constexpr int kLooksAlone = 8;  // that cost less than the look at the clock
+  static constexpr int kLooksAlone = 8;  // cheaper than one clock read
   const Clock::duration own_;
   const Clock::time_point last_;
   Learned* const learned_;
   Core core_ = Core::alone;
   Clock::time_point crowded_until_{};
-  Clock::time_point begin_{};  // the first look at the clock; moved on by the time that others ran
-  Clock::time_point seen_{};   // the last one
+  Clock::time_point begin_{};    // first clock read; advanced by the time that others ran
+  Clock::time_point seen_{};     // last clock read
   Clock::time_point yielded_{};  // the last yield, or begin_
-  int quick_ = 0;                // yields in a row after which nobody ran
+  int quick_ = 0;                // consecutive yields that ran nobody
   int looks_ = 0;
   int looks_between_ = kLooksAlone;
 };

@@ -1,4 +1,4 @@
-// Files of the system that are text (/proc, /sys), by stdio and never by iostreams: frameworks
+// Text files of the system (/proc, /sys), read with stdio and never with iostreams: frameworks
 // bring other copies of the C++ library into the process, streams of two copies share locale state,
 // and beside PyTorch and JAX that hangs or crashes.
 #pragma once
@@ -16,12 +16,12 @@ struct CloseFile {
 };
 using TextFile = std::unique_ptr<std::FILE, CloseFile>;
 
-// Null where there is none, or none that may be read.
+// Null when the file is absent or unreadable.
 inline TextFile open_text(const std::string& path) {
   return TextFile(std::fopen(path.c_str(), "re"));
 }
 
-// The number that a file begins with; empty for a word ("max") and where there is no such file.
+// The number at the start of a file; empty for a word ("max") and when there is no such file.
 inline std::optional<std::uint64_t> number_in(const std::string& path) {
   const TextFile file = open_text(path);
   unsigned long long number = 0;

@@ -14,7 +14,7 @@ static_assert(std::ratio_equal_v<Clock::period, std::nano>, "now() counts nanose
 
 #if defined(__x86_64__)
 
-// Same rate in every state of power, and on every core: Intel SDM volume 3, 19.17.1.
+// Same rate in every power state and on every core: Intel SDM volume 3, 19.17.1.
 bool counter_is_constant() {
   unsigned a = 0, b = 0, c = 0, d = 0;
   return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & (1U << 8)) != 0;
@@ -25,7 +25,7 @@ struct Both {
   Clock::time_point time;
 };
 
-// Of a few looks the one that nothing came between, most likely.
+// Takes the tightest of a few readings, most likely the one without an interruption.
 Both look() {
   Both best{};
   std::uint64_t narrowest = UINT64_MAX;

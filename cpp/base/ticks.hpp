@@ -1,5 +1,5 @@
-// A clock for what happens millions of times a second: a look costs half of one at steady_clock or
-// less where the processor has a counter of constant rate, and the same elsewhere.
+// A clock for events that occur millions of times a second: a reading costs at most half of one of
+// steady_clock where the processor has a constant-rate counter, and the same elsewhere.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,7 @@ inline bool by_counter = false;      // set by open()
 inline double nanoseconds_each = 1;  // likewise
 }  // namespace detail
 
-// Once a process it takes a millisecond, to compare the two clocks. To be called before now(), by
-// whoever starts what calls that.
+// Compares the two clocks for a millisecond, once per process. Call before the first now().
 void open();
 
 inline std::uint64_t now() noexcept {
@@ -26,7 +25,7 @@ inline std::uint64_t now() noexcept {
   return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
 }
 
-// Between two looks; 0 where the second seems to come first, as it may on another core.
+// Time between two readings; 0 if the second appears to come first, as it may on another core.
 inline std::uint64_t nanoseconds(std::uint64_t begin, std::uint64_t end) noexcept {
   const auto passed = static_cast<std::int64_t>(end - begin);
   return passed > 0

@@ -11,8 +11,8 @@ namespace {
 bool look_for_tool() {
   const Tool* const found = open_nvtx();
   if (found == nullptr) return false;
-  // What is registered last runs first: before the destructors of the tool, which is loaded now,
-  // and of everything that was made earlier and may still hold a range.
+  // Handlers registered last run first: this one runs before the destructors of the tool, which is
+  // loaded now, and of everything made earlier that may still hold a range.
   std::atexit([] { listen(nullptr); });
   listen(found);
   return true;

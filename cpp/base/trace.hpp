@@ -1,5 +1,5 @@
-// Named ranges of time, for a tool that shows what a process does: NVTX, as Nsight Systems has it.
-// Where none listens, a range costs the look at one pointer.
+// Named time ranges for a tool that shows what a process does: NVTX, as used by Nsight Systems.
+// When no tool listens, a range costs one pointer test.
 #pragma once
 
 #include <atomic>
@@ -7,8 +7,8 @@
 
 namespace zerohop::trace {
 
-// What takes ranges, called by any thread; a range may end on another than it began on. The name is
-// read in the call only; the payload is a number that is shown with it.
+// Receives ranges from any thread; a range may end on another thread than it began on. The name is
+// read during the call only; the payload is a number shown with it.
 struct Tool {
   std::uint64_t (*begin)(const char* name, std::uint64_t payload) noexcept;
   void (*end)(std::uint64_t range) noexcept;
@@ -20,19 +20,19 @@ inline std::atomic<const Tool*> listening{nullptr};
 
 // The tool that listens; null: none.
 inline const Tool* tool() noexcept {
-  return detail::listening.load(std::memory_order_acquire);  // behind what made it ready
+  return detail::listening.load(std::memory_order_acquire);  // pairs with listen()
 }
 
-// From here on that one; null: none any more.
+// Sets the tool that receives ranges; null: none.
 inline void listen(const Tool* tool) noexcept {
   detail::listening.store(tool, std::memory_order_release);
 }
 
-// Looks, once a process, for a tool that the environment names, and listens by it.
+// Looks for a tool that the environment names, once per process, and listens with it.
 void open();
 
-// Ends with its owner at the latest. Not told to the tool: an end in a child made by fork(), whose
-// parent began the range and will end it, or one when the process exits and the tool may be gone.
+// Ends with its owner at the latest. The tool gets no end in a child made by fork(), because the
+// parent began the range and will end it, nor at process exit, when the tool may be gone.
 class Range {
  public:
   Range() = default;
@@ -40,7 +40,7 @@ class Range {
   Range(const Range&) = delete;
   Range& operator=(const Range&) = delete;
 
-  // Once.
+  // Call once.
   void begin(const Tool& tool, const char* name, std::uint64_t payload) noexcept;
   bool begun() const noexcept { return tool_ != nullptr; }
   void end() noexcept {

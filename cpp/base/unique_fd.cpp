@@ -12,13 +12,13 @@
 namespace zerohop {
 namespace {
 
-// One bit a descriptor: 128 KiB of zero pages, of which only those in use are ever touched.
-// Descriptors beyond stay open in the child: their number is above every default limit of a process
-// (1 048 576).
+// One bit per descriptor: 128 KiB of zero pages, of which only those in use are ever touched.
+// Higher descriptors stay open in the child; they exceed every default limit of a process (1 048
+// 576).
 constexpr int kMost = 1 << 20;
 std::array<std::uint64_t, kMost / 64> owned;  // guarded by `opening`
 
-// Held across fork(2), so that every descriptor is either owned or not yet there in the child.
+// Held across fork(2), so that in the child each descriptor is either owned or not yet open.
 Mutex<Rank::descriptors> opening;
 
 void before_fork() { opening.lock(); }
@@ -28,7 +28,7 @@ void in_parent() { opening.unlock(); }
 void in_child() {
   for (int word = 0; word < kMost / 64; ++word) {
     std::uint64_t bits = owned[word];
-    if (bits == 0) continue;  // a write would touch the page
+    if (bits == 0) continue;  // a write would allocate the page
     owned[word] = 0;
     for (; bits != 0; bits &= bits - 1) ::close(word * 64 + std::countr_zero(bits));
   }
@@ -74,7 +74,7 @@ void UniqueFd::reset() noexcept {
   if (fd_ < 0) return;
   const std::lock_guard guard(opening);
   const int fd = disown();
-  // Not retried on EINTR: Linux has released the descriptor by then (man 2 close).
+  // Not retried on EINTR: Linux has already released the descriptor (man 2 close).
   if (fd >= 0) ::close(fd);
 }
 

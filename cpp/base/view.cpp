@@ -18,18 +18,18 @@ bool has_gaps_in_rows(const Layout& layout) {
          layout.strides[last] != std::int64_t{layout.itemsize()};
 }
 
-// Each element of `itemsize` bytes begins at a multiple of that, as GPUs ask for.
+// Each element of `itemsize` bytes must begin at a multiple of that, as GPUs require.
 void check_aligned(const Layout& layout, DType dtype) {
   const std::int64_t itemsize = dtype.itemsize();
   if (layout.address % dtype.itemsize() != 0) {
     refuse(layout, dtype,
-           "its address " + std::to_string(layout.address) + " is no multiple of " +
+           "its address " + std::to_string(layout.address) + " is not a multiple of " +
                std::to_string(itemsize) + "; begin the slice at another element");
   }
   for (std::size_t i = 0; i + 1 < layout.ndim(); ++i) {
     if (layout.shape[i] > 1 && layout.strides[i] % itemsize != 0) {
       refuse(layout, dtype,
-             "its strides " + shape_string(layout.strides.span()) + " are no multiples of " +
+             "its strides " + shape_string(layout.strides.span()) + " are not multiples of " +
                  std::to_string(itemsize) + "; slice another part, or copy it");
     }
   }

@@ -5,9 +5,9 @@
 
 namespace zerohop {
 
-// Another item size scales the last axis. Throws std::invalid_argument where that is not possible
-// without a copy: no axis, gaps between the elements of the last one, a last axis or strides that
-// the new item size does not divide, or an address that it does not divide.
+// A different item size scales the last axis. Throws std::invalid_argument where that would need a
+// copy: no axis, gaps between the elements of the last axis, or a last axis, strides or an address
+// that the new item size does not divide.
 Layout view(const Layout& layout, DType dtype);
 
 }  // namespace zerohop

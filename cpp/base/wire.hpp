@@ -1,7 +1,7 @@
-// Little-endian encoding of plain values, and bounds-checked decoding of bytes from anywhere.
+// Little-endian encoding of plain values, and bounds-checked decoding of untrusted bytes.
 //
-// Decoding is pure: it reads the span it was given, allocates no more than that span holds, and
-// throws ProtocolError on truncated, oversized or trailing bytes.
+// Decoding is pure: it reads the given span, allocates no more than that span holds, and throws
+// ProtocolError on truncated, oversized or trailing bytes.
 #pragma once
 
 #include <concepts>
@@ -28,12 +28,12 @@ class WireWriter {
     }
   }
 
-  // Exactly these bytes: the reader knows their number.
+  // Exactly these bytes, without a length: the reader knows it.
   void fixed(std::span<const std::byte> bytes) {
     bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
   }
 
-  // A 32-bit length and the bytes. Refuses what a reader with the same limit would refuse.
+  // A 32-bit length and the bytes. Refuses what a reader with the same limit refuses.
   void blob(std::span<const std::byte> bytes, std::size_t limit) {
     if (bytes.size() > limit) {
       throw ProtocolError("cannot encode a field of " + std::to_string(bytes.size()) +
@@ -55,7 +55,7 @@ class WireWriter {
 
 class WireReader {
  public:
-  // `noun` names in errors what is being decoded ("control message"); a string literal.
+  // `noun` names what is being decoded in errors ("control message"); a string literal.
   WireReader(std::span<const std::byte> bytes, const char* noun) noexcept
       : left_(bytes), noun_(noun) {}
 
@@ -74,7 +74,7 @@ class WireReader {
     if (!into.empty()) std::memcpy(into.data(), bytes.data(), into.size());
   }
 
-  // The view lives as long as the decoded span.
+  // The view is valid as long as the decoded span.
   std::span<const std::byte> blob(std::size_t limit) {
     const auto nbytes = number<std::uint32_t>();
     if (nbytes > limit) {
@@ -83,9 +83,9 @@ class WireReader {
     }
     return take(nbytes);
   }
-  // Fit to be shown: see wire_text().
+  // Safe to display: see wire_text().
   std::string text(std::size_t limit) { return wire_text(key(limit), limit); }
-  // As it came: to be looked up or compared, and never to be shown. A view as that of blob().
+  // Raw bytes for lookup and comparison, never for display. A view like blob()'s.
   std::string_view key(std::size_t limit) {
     const std::span<const std::byte> bytes = blob(limit);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -93,7 +93,7 @@ class WireReader {
 
   std::size_t left() const noexcept { return left_.size(); }
 
-  // To be called at the end: bytes that nobody asked for mean that the two sides disagree.
+  // Call at the end: leftover bytes mean that the two sides disagree.
   void finish() const {
     if (!left_.empty()) fail(std::to_string(left_.size()) + " unexpected bytes at the end");
   }

@@ -6,11 +6,11 @@ namespace zerohop {
 namespace {
 
 struct Character {
-  std::size_t nbytes = 0;  // 0: it is no UTF-8
+  std::size_t nbytes = 0;  // 0: invalid UTF-8
   char32_t code = 0;
 };
 
-// The first of `bytes`, of which there is one (the Unicode Standard, table 3-7).
+// Decodes the first character of non-empty `bytes` (the Unicode Standard, table 3-7).
 Character first_of(std::string_view bytes) noexcept {
   constexpr std::array<char32_t, 5> kLeast{0, 0, 0x80, 0x800, 0x10000};  // by the number of bytes
   const auto lead = static_cast<unsigned char>(bytes[0]);

@@ -1,4 +1,4 @@
-// Text from another process, made fit to be shown: in errors, logs, counters and to Python.
+// Text from another process, made safe to display in errors, logs, counters and Python.
 #pragma once
 
 #include <cstddef>
@@ -7,11 +7,10 @@
 
 namespace zerohop {
 
-// `bytes` as well-formed UTF-8, cut to `most` bytes. Each byte of what is no UTF-8, of control
-// characters (line breaks, terminal escapes) and of those that break lines or turn the direction
-// of writing becomes an escape as of Python's backslashreplace, "\xff": nobody writes lines of
-// their own into a log, drives a terminal, or looks like another. All else stays, so that it is
-// the same the second time.
+// `bytes` as well-formed UTF-8, truncated to `most` bytes. Invalid UTF-8, control characters (line
+// breaks, terminal escapes), other line separators and bidirectional controls become escapes like
+// those of Python's backslashreplace, "\xff". So no text can forge log lines, drive a terminal, or
+// pose as another. Idempotent.
 std::string wire_text(std::string_view bytes, std::size_t most);
 
 }  // namespace zerohop

@@ -38,7 +38,7 @@ Index parse_one_index(py::handle key) {
   }
   if (key.ptr() == Py_Ellipsis) return EllipsisIndex{};
   if (key.is_none()) return NewAxis{};
-  // A bool has __index__ too, but means a mask to numpy.
+  // A bool has __index__ too, but numpy reads it as a mask.
   if (PyBool_Check(key.ptr()) || !PyIndex_Check(key.ptr())) refuse_index(key);
   const auto value = PyNumber_AsSsize_t(key.ptr(), PyExc_IndexError);
   if (value == -1 && PyErr_Occurred()) {

@@ -23,7 +23,7 @@ Dims parse_new_shape(const py::args& sizes);
 // py::type_error, py::value_error.
 DType parse_dtype(py::handle dtype);
 
-// What stands between the brackets of m[...]. Throws py::index_error for anything but integers,
+// The expression inside the brackets of m[...]. Throws py::index_error for anything but integers,
 // slices, ... and None: the rest of numpy's indexing would have to copy.
 std::vector<Index> parse_index(py::handle key);
 

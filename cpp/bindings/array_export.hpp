@@ -1,4 +1,4 @@
-// An array that leaves for Python: what both DLPack and the buffer protocol need to know of it.
+// An array exported to Python: what both DLPack and the buffer protocol need.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@ namespace zerohop::bindings {
 
 struct ExportedArray {
   const Layout& layout;
-  const std::string& device;  // as PyTorch names it
+  const std::string& device;  // PyTorch's name for it
   bool writable;
-  Owner owner;  // lives as long as the capsule or view does
+  Owner owner;  // lives as long as the capsule or view
 };
 
 }  // namespace zerohop::bindings

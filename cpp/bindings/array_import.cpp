@@ -7,7 +7,7 @@
 namespace zerohop::bindings {
 namespace {
 
-// Writes through such an array would land in an order that nobody defined.
+// Writes through such an array would land in an undefined order.
 bool repeats_elements(const Layout& layout) noexcept {
   if (layout.count() == 0) return false;  // whatever its strides
   for (std::size_t i = 0; i < layout.ndim(); ++i) {

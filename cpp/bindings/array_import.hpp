@@ -1,5 +1,5 @@
-// The one place where a Python array becomes a Layout: the DLPack C exchange table, the buffer
-// protocol or __dlpack__, without a copy.
+// The one place where a Python array becomes a Layout, without a copy: the DLPack C exchange table,
+// the buffer protocol or __dlpack__.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -15,12 +15,12 @@ struct ImportedArray {
   Layout layout;  // validated
   bool writable = false;
   const char* why_read_only = "";  // completes "the array is read-only: ..."; static storage
-  std::string device = "cpu";      // as PyTorch names it
+  std::string device = "cpu";      // PyTorch's name for it
   Owner owner;                     // keeps the bytes alive and in place
 };
 
-// Throws py::type_error for objects that are no arrays or whose dtype is unsupported,
-// py::buffer_error (or what the producer raised) when the producer refuses. The GIL must be held.
+// Throws py::type_error for objects that are not arrays or whose dtype is unsupported, and
+// py::buffer_error (or the producer's exception) when the producer refuses. The GIL must be held.
 ImportedArray import_array(py::handle object);
 
 }  // namespace zerohop::bindings

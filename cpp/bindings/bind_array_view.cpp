@@ -1,5 +1,5 @@
-// zerohop._core.ArrayView: an array as zerohop sees it, before it is registered. Shows what an
-// import makes of an object, and shares the bytes onwards.
+// zerohop._core.ArrayView: an array as zerohop sees it, before it is registered. Shows the result
+// of an import, and exports the same bytes again.
 #include <pybind11/typing.h>
 
 #include <utility>
@@ -75,7 +75,7 @@ void bind_array_view(py::module_& m) {
       .def_property_readonly("dtype", [](const ImportedArray& a) { return a.layout.dtype.name(); })
       .def_property_readonly(
           "nbytes", [](const ImportedArray& a) { return a.layout.nbytes(); },
-          "Bytes of all elements, gaps left out.")
+          "Bytes of all elements, without gaps.")
       .def_property_readonly("address", [](const ImportedArray& a) { return a.layout.address; })
       .def_property_readonly("contiguous",
                              [](const ImportedArray& a) { return a.layout.is_contiguous(); })
@@ -87,9 +87,9 @@ void bind_array_view(py::module_& m) {
       .def("__getitem__", &select_array, py::arg("key"),
            "A part of the same bytes, as numpy indexes it.")
       .def("reshape", &reshape_array,
-           "The same bytes in another shape; ValueError as of ``Memory.reshape``.")
+           "The same bytes in another shape; ValueError as for ``Memory.reshape``.")
       .def("view", &view_array, py::arg("dtype"),
-           "The same bytes as elements of another dtype; ValueError as of ``Memory.view``.")
+           "The same bytes as elements of another dtype; ValueError as for ``Memory.view``.")
       .def("__repr__", &represent)
       .def(
           "__dlpack__",

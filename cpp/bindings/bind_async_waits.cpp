@@ -1,4 +1,4 @@
-// What zerohop.aio builds on: calls that answer at once, and a bell for the loop that waits.
+// Used by zerohop.aio: calls that return at once, and a bell that wakes the waiting loop.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -22,10 +22,10 @@ namespace {
 using engine::AsyncWaits;
 using engine::Endpoint;
 using Slot = Shown<std::uint64_t>;
-using Late = std::optional<double>;  // seconds that were waited, when the time is over
+using Late = std::optional<double>;  // seconds waited, once the timeout has passed
 
-// Tells an event loop, through a descriptor, for which of its waits there is something. The thread
-// that tells it never needs the GIL for it.
+// Signals an event loop, through a descriptor, which of its waits may be complete. The signalling
+// thread never needs the GIL.
 class LoopBell {
  public:
   int fileno() const noexcept { return bell_.fd(); }
@@ -59,7 +59,7 @@ struct DialHandle {
 };
 
 struct InquiryHandle {
-  EndpointHandle endpoint;  // whose thread serves the peer
+  EndpointHandle endpoint;  // its thread serves the peer
   std::shared_ptr<engine::Inquiry> inquiry;
 };
 
@@ -75,7 +75,7 @@ engine::Done::Id watch(const BellHandle& bell, const Handle& handle, std::uint64
 
 template <typename Handle>
 void leave(const Handle& handle, engine::Done::Id id) {
-  // In a child of fork() a thread of the parent may hold the lock for ever.
+  // In a child of fork() the lock may be held for ever by a thread of the parent.
   if (!handle.endpoint->of_parent()) what_ends(handle).forget(id);
 }
 
@@ -130,13 +130,13 @@ std::optional<engine::RemoteMemory> outcome_of_inquiry(const InquiryHandle& hand
 }
 
 double bound_of(const Endpoint& endpoint, Timeout timeout) {
-  (void)endpoint.deadline(timeout.seconds);  // refuses what is no number of seconds
+  (void)endpoint.deadline(timeout.seconds);  // rejects an invalid number of seconds
   return timeout.seconds.value_or(endpoint.timeout());
 }
 
-constexpr const char* kSeconds = "The bound of a call that is given that timeout.";
+constexpr const char* kSeconds = "The bound in seconds of a call with that timeout.";
 constexpr const char* kOutcome =
-    "What it has ended with; if it has not, TransferTimeout after `late` seconds.";
+    "Its result or error; if it has not ended, TransferTimeout after `late` seconds.";
 
 }  // namespace
 
@@ -148,22 +148,24 @@ void bind_async_waits(py::module_& m) {
       py::arg("peer"), py::arg("timeout"), kSeconds);
   m.def("find_notify", &find_notify, py::arg("endpoint"), py::arg("first"), py::arg("count"),
         py::arg("reset"), py::arg("late") = py::none(),
-        "As wait_notify_any(), at once: None if nothing is there yet, or TransferTimeout after "
+        "As wait_notify_any(), without waiting: None if all are empty, or TransferTimeout after "
         "`late` seconds.");
   m.def("find_accepted", &find_accepted, py::arg("endpoint"), py::arg("late") = py::none(),
-        "As accept(), at once: None if nobody has connected yet, or TransferTimeout after `late` "
+        "As accept(), without waiting: None if no peer has connected, or TransferTimeout after "
+        "`late` "
         "seconds.");
 
-  py::class_<DialHandle>(m, "Dial", "A connect() under way; dropped, it ends. See zerohop.aio.")
+  py::class_<DialHandle>(m, "Dial",
+                         "A connect() in progress; dropping it cancels it. See zerohop.aio.")
       .def_property_readonly("done", [](const DialHandle& dial) { return dial.dialling->done(); });
-  m.def("dial", &begin_dial, py::arg("endpoint"), py::arg("address"), "Begins to connect.");
+  m.def("dial", &begin_dial, py::arg("endpoint"), py::arg("address"), "Starts to connect.");
   m.def("outcome", &outcome_of_dial, py::arg("of"), py::arg("late"), kOutcome);
 
-  py::class_<InquiryHandle>(m, "Inquiry", "A lookup() under way. See zerohop.aio.")
+  py::class_<InquiryHandle>(m, "Inquiry", "A lookup() in progress. See zerohop.aio.")
       .def_property_readonly("done",
                              [](const InquiryHandle& asked) { return asked.inquiry->done(); });
   m.def("ask", &begin_lookup, py::arg("peer"), py::arg("name"), py::arg("now") = false,
-        "Begins to look memory up. now: that nothing has the name ends it, too, with None.");
+        "Starts a look-up of memory. now: also ends, with None, if nothing has the name.");
   m.def("outcome", &outcome_of_inquiry, py::arg("of"), py::arg("late"), kOutcome);
 
   py::class_<LoopBell, BellHandle>(m, "Bell", "Wakes an event loop; see zerohop.aio.")
@@ -179,7 +181,7 @@ void bind_async_waits(py::module_& m) {
   m.def(
       "leave_wait", [](Endpoint& endpoint, AsyncWaits::Id id) { endpoint.leave_async_wait(id); },
       py::arg("what"), py::arg("id"),
-      "Ends what watch(), watch_slots() or watch_accept() has begun.");
+      "Ends a watch started by watch(), watch_slots() or watch_accept().");
   m.def("leave_wait", &leave<TransferHandle>, py::arg("what"), py::arg("id"));
   m.def("leave_wait", &leave<DialHandle>, py::arg("what"), py::arg("id"));
   m.def("leave_wait", &leave<InquiryHandle>, py::arg("what"), py::arg("id"));

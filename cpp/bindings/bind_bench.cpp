@@ -1,4 +1,4 @@
-// The benchmark's loops, each run without the GIL. Not part of the face: zerohop.bench calls them.
+// The benchmark's loops, run without the GIL. Not part of the public API: zerohop.bench calls them.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -27,7 +27,7 @@ using engine::TcpLoops;
 using Samples = std::vector<double>;
 using ByteArray = py::array_t<std::uint8_t, py::array::c_style>;
 
-// The same waiting policy as the Endpoint's.
+// The same wait policy as the Endpoint's.
 TcpLoops tcp_loops(const Endpoint& endpoint, int fd) { return {fd, endpoint.spin()}; }
 
 std::span<std::byte> bytes_of(ByteArray& array) {
@@ -148,9 +148,9 @@ void bind_bench(py::module_& m) {
         "Seconds of each half round trip of a write alone, whose last byte is polled in `inbox`.");
   m.def("bench_stream", &bench_stream, arg("peer"), arg("operation"), arg("local"), arg("remote"),
         arg("times"), arg("window"), arg("timeout"),
-        "Seconds of `times` writes, reads, sends or receives with `window` under way.");
+        "Seconds of `times` writes, reads, sends or receives with `window` in flight.");
   m.def("bench_write_many", &write_many, arg("peer"), arg("pairs"), arg("times"), arg("window"),
-        arg("timeout"), "Seconds of `times` write_many with `window` under way.");
+        arg("timeout"), "Seconds of `times` write_many with `window` in flight.");
   m.def("bench_post", &post, arg("peer"), arg("source"), arg("target"), arg("posts"),
         arg("batches"), arg("timeout"),
         "Seconds per post of a write, the mean of each batch of `posts`.");
@@ -161,7 +161,7 @@ void bind_bench(py::module_& m) {
         arg("timeout"), "Seconds per post of a notification, the mean of each batch of `posts`.");
   m.def("bench_wait_notify", &bench_wait_notify, arg("endpoint"), arg("first"), arg("count"),
         arg("batches"), arg("timeout"),
-        "Seconds per wait for a notification that is there, the mean of each batch of `count`.");
+        "Seconds per wait for a notification already there, the mean of each batch of `count`.");
   m.def("bench_tcp_ping_pong", &tcp_ping_pong, arg("endpoint"), arg("fd"), arg("ball").noconvert(),
         arg("rounds"), arg("first"), arg("timeout"),
         "Seconds of each half round trip on a bare TCP socket.");

@@ -1,4 +1,4 @@
-// The benchmark's loops on bare queue pairs, each run without the GIL. Not part of the face.
+// The benchmark's loops on bare queue pairs, run without the GIL. Not part of the public API.
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -27,7 +27,7 @@ ibv_send_wr work_request(SendRequest& request) {
 }
 
 std::uint8_t& last_byte(ByteArray& array) {
-  if (array.size() == 0) throw py::value_error("memory that is polled is not empty");
+  if (array.size() == 0) throw py::value_error("memory to be polled must not be empty");
   return array.mutable_data()[array.size() - 1];
 }
 
@@ -55,7 +55,8 @@ Samples bench_verbs_ping_pong(QueuePair& queue_pair, CompletionQueue& queue, Sen
 double bench_verbs_stream(const QueuePairs& queue_pairs, CompletionQueue& queue,
                           SendRequest& request, std::uint64_t times, std::uint64_t window,
                           double timeout) {
-  if (queue_pairs.empty() || window == 0) throw py::value_error("no queue pair, or no window");
+  if (queue_pairs.empty() || window == 0)
+    throw py::value_error("at least one queue pair and a window are needed");
   const ibv_send_wr made = work_request(request);
   std::vector<QueuePair*> all;
   for (const auto& queue_pair : queue_pairs) all.push_back(queue_pair.get());
@@ -85,10 +86,11 @@ void bind_bench_verbs(py::module_& m) {
         "Seconds of each half round trip of a write whose last byte is polled.");
   m.def("bench_verbs_stream", &bench_verbs_stream, arg("queue_pairs"), arg("cq"), arg("request"),
         arg("times"), arg("window"), arg("timeout"),
-        "Seconds of `times` requests on queue pairs by turns, with `window` posted in all.");
+        "Seconds of `times` requests on queue pairs in turn, with `window` posted in total.");
   m.def("bench_verbs_receive", &receive, arg("queue_pair"), arg("cq"), arg("local"), arg("times"),
         arg("posted"), arg("timeout"),
-        "Seconds until `times` messages have come, of whose receives `posted` are posted already.");
+        "Seconds until `times` messages have arrived; `posted` of their receives are posted "
+        "already.");
 }
 
 }  // namespace zerohop::bindings

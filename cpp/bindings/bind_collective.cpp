@@ -1,5 +1,5 @@
-// The steps of a World's barrier, and the log of what a rank has called. What is to be done when
-// something goes wrong is in zerohop/_world/barrier.py and zerohop/_world/history.py.
+// The steps of a World's barrier, and the log of a rank's calls. zerohop/_world/barrier.py and
+// zerohop/_world/history.py handle what goes wrong.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -36,7 +36,7 @@ LogHandle make_log(const py::object& memory) {
   const auto view = py::reinterpret_steal<py::object>(PyMemoryView_FromObject(memory.ptr()));
   if (!view) throw py::error_already_set();
   const Py_buffer& buffer = *PyMemoryView_GET_BUFFER(view.ptr());
-  if (buffer.readonly != 0) throw py::value_error("a log of calls is written");
+  if (buffer.readonly != 0) throw py::value_error("a log of calls needs writable memory");
   const std::span bytes(static_cast<std::byte*>(buffer.buf), static_cast<std::size_t>(buffer.len));
   return std::make_shared<CallLog>(bytes, own_object(view));  // the view holds the bytes
 }
@@ -61,8 +61,9 @@ std::vector<Row> rows_of(const std::vector<CallRecord>& records) {
 
 void bind_log(py::module_& m) {
   py::class_<CallLog, LogHandle>(m, "CallLog", R"(
-What a rank has called, in memory that the other ranks read: 64 records of 64 bytes, all zero in the beginning. See
-zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may differ in it.)")
+The calls of a rank, in memory that other ranks read: 64 records of 64 bytes, zero-initialized. See
+zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may
+differ in it.)")
       .def(py::init(&make_log), py::arg("memory"))
       .def(
           "add",
@@ -75,8 +76,8 @@ zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype);
                                     .dtype = to_dtype_name(dtype)}));
           },
           py::arg("kind"), py::arg("root"), py::arg("nbytes"), py::arg("dtype"),
-          "Numbers it: collectives from 1, and barriers by themselves.")
-      .def("end", &CallLog::end, "There are no more collectives: only barriers go in.")
+          "Numbers it: collectives from 1, and barriers separately.")
+      .def("end", &CallLog::end, "No more collectives follow, only barriers.")
       .def("rows", [](const CallLog& self) { return rows_of(self.read()); })
       .def_static(
           "rows_in",
@@ -84,7 +85,7 @@ zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype);
             const auto bytes = static_cast<std::string_view>(memory);
             return rows_of(CallLog::read(std::as_bytes(std::span(bytes))));
           },
-          py::arg("memory"), "The same of another rank's.");
+          py::arg("memory"), "The same for another rank's log.");
 }
 
 const char* name_of(Barrier::News news) {
@@ -109,7 +110,7 @@ struct BarrierCalls {
   double slice = 0;
   std::unique_ptr<CallLock> lock = std::make_unique<CallLock>();
   bool over = false;
-  News stop{};  // of the call that has not gone well, for the one that goes on
+  News stop{};  // of a stopped call, for the call that continues it
 };
 
 News run_steps(BarrierCalls& self, double seconds, bool with_digest) {
@@ -128,12 +129,12 @@ News run_barrier(BarrierCalls& self, double seconds, bool with_digest) {
 }
 
 bool enter(BarrierCalls& self) {
-  if (self.stop && self.lock->is_mine()) return true;  // attempt() has left it inside
+  if (self.stop && self.lock->is_mine()) return true;  // attempt() left it held
   return self.lock->try_acquire();
 }
 
-// None: the barrier has completed. Else the seconds spent; where it has begun, this thread is still
-// inside.
+// None: the barrier has completed. Else the seconds spent; if the barrier has begun, this thread
+// still holds the lock.
 std::optional<double> attempt(BarrierCalls& self, py::handle timeout) {
   const auto seconds = seconds_in(timeout, self.slice);
   if (!seconds || self.over || self.log->is_over() || self.endpoint->closed()) return 0;
@@ -155,8 +156,8 @@ PyObject* attempt_fast(const Arguments& arguments) {
 void bind_barrier(py::module_& m) {
   using Rank = Barrier::Rank;
   py::class_<BarrierCalls> barrier(m, "Barrier", R"(
-The steps of a World's barrier; see zerohop.barrier. One thread at a time, which enters. slice: seconds after which a wait stops
-for a look.)");
+The steps of a World's barrier; see zerohop.barrier. Only the thread that has entered may call it. slice:
+seconds after which a wait returns to check for failures.)");
   barrier
       .def(py::init([](const EndpointHandle& endpoint, const LogHandle& log, Rank rank, Rank size,
                        std::uint32_t first_slot, std::uint32_t bell, double slice) {
@@ -174,25 +175,26 @@ for a look.)");
           },
           py::arg("rank"), py::arg("peer"))
       .def("attempt", &attempt, py::arg("timeout"), R"(
-A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
-and run() go on, and this thread has entered already if it could.)")
+A complete barrier, if nothing goes wrong. None: all ranks have arrived. Else the seconds spent; continue with
+enter() and run(). This thread may have entered already.)")
       .def("enter", &enter, "False: another thread is in the barrier.")
       .def("leave", [](BarrierCalls& self) { self.lock->release(); })
       .def(
-          "end", [](BarrierCalls& self) { self.over = true; }, "attempt() does nothing any more.")
+          "end", [](BarrierCalls& self) { self.over = true; }, "Disables attempt().")
       .def("run", &run_barrier, py::arg("seconds"), py::arg("with_digest"), R"(
-Goes on with the barrier that is under way, or begins one. None: all have come. Else what is to be looked at, and the rank that
-it is about: "quiet" (nothing came in time), "rung" (somebody has found that calls differ), "unknown" (that rank is to be
-connected), "lost" (it is), "told" (another one says so; -1: it has called shrink()), "different" (it has made other calls).)")
+Continues the barrier in progress, or begins one. None: all ranks have arrived. Else what to handle, and the
+rank concerned: "quiet" (nothing arrived in time), "rung" (a rank found that calls differ), "unknown" (connect
+to that rank), "lost" (that rank is lost), "told" (another rank reports it lost; -1: it has called shrink()),
+"different" (it has made other calls).)")
       .def_property_readonly(
           "number", [](const BarrierCalls& self) { return self.steps->number(); },
-          "Of the one that is under way.")
+          "Of the barrier in progress.")
       .def(
           "missing", [](const BarrierCalls& self) { return self.steps->missing(); },
-          "Ranks that have yet to be heard, in this step.")
+          "Ranks not heard from yet, in this step.")
       .def(
           "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
-          "(rank, slot on its board) of those that this rank has yet to tell.");
+          "(rank, slot on its board) of those that this rank has yet to notify.");
   barrier.attr("SLOTS") = Barrier::kSlots;
   barrier.attr("FREE") = Barrier::kSteps - 1;
   barrier.attr("LOST") = Barrier::kLost;

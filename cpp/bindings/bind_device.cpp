@@ -1,4 +1,4 @@
-// What kernels of the program are given to communicate by themselves.
+// Objects that kernels of the program use to communicate on their own.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -47,7 +47,7 @@ engine::Hearers demand_hearers(const std::string& word) {
   throw py::value_error("hears must be 'gpu', 'cpu' or 'both', not '" + word + "'");
 }
 
-// A scalar of NumPy's, as CuPy and others take a struct.
+// A NumPy scalar, which is how CuPy and others take a struct.
 template <typename Made>
 py::object value_of(const DeviceHandle<Made>& self) {
   const auto& value = self.open().value();
@@ -91,18 +91,18 @@ template <typename Made>
 void bind_common(py::class_<DeviceHandle<Made>>& type) {
   using Handle = DeviceHandle<Made>;
   type.def_property_readonly("value", &value_of<Made>,
-                             "The plain value that a kernel takes by value: its bytes.")
+                             "The struct that a kernel takes by value, as bytes.")
       .def_property_readonly(
           "address", [](const Handle& self) { return self.open().address(); },
-          "Where the same lies in the memory of the GPU, for kernels that take a pointer.")
+          "Address of the same struct in GPU memory, for kernels that take a pointer.")
       .def_property_readonly(
           "device", [](const Handle& self) { return self.open().device(); },
           "The GPU that runs the kernels, ``\"cuda:0\"``.")
       .def_property_readonly(
           "closed", [](const Handle& self) { return !self.made; }, "Whether close() was called.")
       .def("close", &Handle::close, R"(
-Kernels must not use it any more: those that were given to the GPU before are waited for, by a thread of its own,
-before anything is unmapped. Idempotent; ``with`` does it, too.)")
+Kernels must not use it any more. Kernels launched earlier are awaited, on a separate thread, before anything
+is unmapped. Idempotent; leaving a ``with`` block closes it, too.)")
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Handle& self, const py::args&) { self.close(); });
 }
@@ -121,33 +121,33 @@ std::uint32_t crc32c_of(py::handle object) {
   return zerohop::crc32c({bytes, array.layout.nbytes()});
 }
 
-// Behind those of Peer and Endpoint.
+// Call after those of Peer and Endpoint.
 void bind_device(py::module_& m) {
   m.attr("DEVICE_QUEUE_NBYTES") = sizeof(device::Queue);
   m.attr("DEVICE_BOARD_NBYTES") = sizeof(device::Board);
   m.def("crc32c", &crc32c_of, py::arg("array"), R"(
-The CRC32C (Castagnoli; RFC 3720, B.4) of the bytes of a contiguous array in the host's memory. Kernels that put with
+The CRC32C (Castagnoli; RFC 3720, B.4) of the bytes of a contiguous array in host memory. Kernels that call
 ``put_notify_checked`` send that of their data as the notification's value (1 for 0).
 
-Raises TypeError (no array), ValueError (on a GPU, not contiguous).)");
+Raises TypeError (not an array), ValueError (on a GPU, not contiguous).)");
   py::class_<QueueHandle> queue(m, "DeviceQueue", R"(
-A local array, one of a Peer and the way between them, for kernels: made by ``Peer.device_queue``. Its ``value`` is
-the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.)");
+A local array, a Peer's array and the way between them, for kernels: made by ``Peer.device_queue``. Its
+``value`` is the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.)");
   bind_common(queue);
   queue.def_property_readonly(
       "route", [](const QueueHandle& self) { return self.open().route(); },
-      "Which way the kernels' bytes go, and why.");
+      "The route of the kernels' bytes, and why.");
   queue.def_property_readonly(
       "way", [](const QueueHandle& self) { return self.open().way(); },
-      R"(``"mapped"``: kernels load and store by themselves. ``"direct"``: they drive a queue pair, which the adapter carries
-out. ``"proxy"``: they write the same entries into a ring that a thread of this process carries out.)");
+      R"(``"mapped"``: kernels load and store themselves. ``"direct"``: they drive a queue pair, which the adapter
+executes. ``"proxy"``: they write the same entries into a ring, which a thread of this process executes.)");
   queue.def_property_readonly(
       "error",
       [](const QueueHandle& self) -> std::optional<std::string> {
         std::string why = self.open().error();
         return why.empty() ? std::nullopt : std::optional(std::move(why));
       },
-      "Why calls of kernels return ``Status::failed`` from now on; None: nothing has failed.");
+      "Why calls of kernels now return ``Status::failed``; None: nothing has failed.");
   py::class_<BoardHandle> board(m, "DeviceBoard", R"(
 Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.device_board``. Its ``value`` is the
 ``zerohop::device::Board`` of ``<zerohop/device.cuh>``.)");
@@ -156,40 +156,39 @@ Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.devic
   auto peer = py::reinterpret_borrow<PeerClass>(m.attr("Peer"));
   peer.def("device_queue", &device_queue, py::arg("local"), py::arg("remote"), py::kw_only(),
            py::arg("hears") = "both", py::arg("way") = "auto", py::arg("timeout") = py::none(), R"(
-For kernels of `local`'s GPU to put, get and notify by themselves. Both arrays are contiguous, the local one lies on a
-GPU. The ways (``DeviceQueue.way`` and ``.route`` tell which, and why not the other):
+Lets kernels of `local`'s GPU put, get and notify on their own. Both arrays are contiguous, and the local one
+lies on a GPU. The ways (``DeviceQueue.way`` and ``.route`` show which one is used, and why not another):
 
-- ``"mapped"``: loads and stores, with no CPU in the way, where the other process is on this host and its memory, on a
-  GPU and in a single chunk (as of ``Endpoint.empty()`` and cudaMalloc), is mapped. Until the queue is closed it stays
-  mapped; a peer that closes that memory or the connection waits for it, five seconds at most.
-- ``"proxy"``: everywhere else, to memory of GPUs and hosts alike: kernels write entries into a ring, which a thread of
-  this process carries out as the Peer's other transfers by devices are. It looks at the ring all the time while there
-  is something to do, and every millisecond when there was nothing for a second.
-- ``"direct"``, only where asked for: kernels write the entries of a queue pair of their own into its send queue, ring
-  its doorbell and look for its completions by themselves (GPU-initiated RDMA): with ``soft0``, and written for mlx5
-  adapters where `remote` is in the memory of the host, but not verified on any. The device must reach both arrays.
-  For an adapter's doorbell the driver needs
-  ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
+- ``"mapped"``: loads and stores, without the CPU. The other process must be on this host, and its memory must
+  be on a GPU in a single chunk (as from ``Endpoint.empty()`` or cudaMalloc). It stays mapped until the queue
+  is closed; a peer that closes that memory or the connection waits for this, at most five seconds.
+- ``"proxy"``: in all other cases, to GPU and host memory alike. Kernels write entries into a ring, and a
+  thread of this process executes them like the Peer's other transfers through devices. The thread polls the
+  ring continuously while there is work, and every millisecond after a second without any.
+- ``"direct"``, only on request: kernels write entries into the send queue of their own queue pair, ring its
+  doorbell and poll its completions themselves (GPU-initiated RDMA). Works with ``soft0``; code for mlx5
+  adapters with `remote` in host memory exists, but is not verified on any. The device must reach both arrays.
+  For an adapter's doorbell the driver needs ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
 - ``"auto"`` (default): ``"mapped"``, else ``"proxy"``.
 
-hears: who hears the notifications that kernels put by mapped memory: the peer's kernels and streams (``"gpu"``), its
-``wait_notify`` (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more
-each time. Those wake nobody, nor do a direct queue's: a CPU that sleeps in wait_notify looks every millisecond. By the
-other ways all hear.
+hears: who receives notifications that kernels put through mapped memory: the peer's kernels and streams
+(``"gpu"``), its ``wait_notify`` (``"cpu"``), or ``"both"``, which costs a kernel that notifies repeatedly half
+a microsecond more each time. Those notifications wake nobody, nor do a direct queue's: a CPU that sleeps in
+wait_notify polls every millisecond. By the other ways both receive them.
 
-timeout: seconds that a call of a kernel waits which is given no bound, and that this call may take (default: the
-Endpoint's). Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
-RegistrationError, TransferTimeout.)");
+timeout: bound in seconds of this call, and default bound of a kernel's calls (default: the Endpoint's). Raises
+RouteUnavailable, ValueError (unsuitable arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.)");
   auto endpoint = py::reinterpret_borrow<py::class_<engine::Endpoint, EndpointHandle>>(
       py::object(m.attr("Endpoint")));
   endpoint.def("device_board", &device_board, py::arg("first"), py::arg("count") = 1, py::kw_only(),
                py::arg("device") = "cuda:0", py::arg("timeout") = py::none(), R"(
-`count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, what GPUs put there is for them,
-and not for calls that wait or look.
+`count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, notifications that GPUs
+put there belong to kernels, and calls that wait or poll do not see them.
 
-Raises RouteUnavailable (no CUDA driver, built without kernels, a GPU that does not reach the board), IndexError (slots),
-ValueError (no slot, no GPU's name), CudaError (no such GPU, or it failed), TransferTimeout (a kernel keeps the GPU busy for
-`timeout` seconds; default: the Endpoint's), and Error once closed.)");
+Raises RouteUnavailable (no CUDA driver, built without kernels, a GPU that does not reach the board),
+IndexError (slots), ValueError (no slot, not a GPU's name), CudaError (no such GPU, or it failed),
+TransferTimeout (a kernel keeps the GPU busy for `timeout` seconds; default: the Endpoint's), and Error once
+closed.)");
 }
 
 }  // namespace zerohop::bindings

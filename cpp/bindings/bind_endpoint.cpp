@@ -110,25 +110,24 @@ void bind_endpoint(py::module_& m) {
           "What another Endpoint needs to connect: bytes. Contains a secret.")
       .def_property_readonly(
           "id", [](const Endpoint& self) { return engine::to_hex(self.address().id); },
-          "Names this Endpoint in the world, hexadecimal; not a secret.")
+          "A globally unique id, hexadecimal; not a secret.")
       .def_property_readonly(
           "name", [](const Endpoint& self) { return self.address().name; },
           "For messages, here and at its peers.")
       .def_property_readonly(
           "device", [](const Endpoint& self) { return self.address().device; },
-          "The verbs device, for instance ``\"soft0\"``; several with commas in between.")
-      .def_property_readonly("timeout", &Endpoint::timeout,
-                             "Bound of a wait that is given none, seconds.")
+          "The verbs device, for instance ``\"soft0\"``; several are separated by commas.")
+      .def_property_readonly("timeout", &Endpoint::timeout, "Default bound of a wait, in seconds.")
       .def_property_readonly("closed", &Endpoint::closed, "Whether close() was called.")
       .def_property_readonly("peers", &peers, "The Peers that are connected now.")
       .def_property_readonly("device_events", &device_events, R"(
-What the devices said by themselves, the newest last, 64 at most: dicts of ``time`` (seconds since the epoch),
-``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: it is not about one), ``peer`` (whose
-queue pair it is about, else ``""``) and ``message``, with the remedy. Those that mean trouble for a device or a
-port are also RuntimeWarnings. Empty once closed.)")
+Asynchronous events of the devices, newest last, at most 64: dicts of ``time`` (seconds since the epoch),
+``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: none), ``peer`` (whose queue pair
+it concerns, else ``""``) and ``message``, with the remedy. Events that mean trouble for a device or a port are
+also RuntimeWarnings. Empty once closed.)")
       .def("connect", &connect, py::arg("address"), py::arg("timeout") = py::none(), R"(
-Connect to the Endpoint with that address (bytes) and return its Peer; the present one if both are
-connected already. Both sides may call it at once.
+Connect to the Endpoint with that address (bytes) and return its Peer; if the two are connected already, the
+existing one. Both sides may call it at once.
 
 Raises TransferTimeout (no answer within `timeout` seconds; default: the Endpoint's), PeerLost (refused),
 AuthenticationError (the secret does not match), ProtocolError (damaged address).)")
@@ -142,7 +141,7 @@ The next Peer that connected to this Endpoint and was not returned before. Raise
             close_and_tell(self.peers(), [&] { self.close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(
-Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
+Let posted operations finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
 Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.close() explains.)");
   bind_registered_memory(type);
   bind_grants(type);

@@ -1,4 +1,4 @@
-// The Python class Endpoint, whose calls are bound in parts.
+// The Python class Endpoint, bound in parts.
 #pragma once
 
 #include "bindings/handles.hpp"

@@ -28,8 +28,8 @@ void bind_notifications(EndpointClass& type) {
           },
           py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
           py::arg("stream") = py::none(), R"(
-Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
-there. reset: also empty the slot. A slot holds one value: of several that came in the meantime, the last.
+Wait until a peer has put a value into the slot (0 to 65535) and return it; data written before it has arrived.
+reset: also empty the slot. A slot holds one value: of several puts, the last.
 
 Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
 the slot is empty), IndexError (slot).)")
@@ -46,17 +46,18 @@ the slot is empty), IndexError (slot).)")
           },
           py::arg("slot"), py::arg("timeout") = py::none(), py::arg("reset") = true, py::kw_only(),
           py::arg("stream"), R"(
-With stream= (as for ``Peer.write``, of any GPU of this process) the call waits for nothing: the stream does.
-What it is given from now on begins when a peer has put a value into the slot, and finds what was written before
-that. Returns a Transfer, done some 0.1 ms after the stream goes on; its wait() returns the value. What GPUs put
-into the slot meanwhile is for the stream, not for calls that wait or look without one.
+With stream= (as for ``Peer.write``, of any GPU of this process) the call does not wait: the stream does. Later
+work of the stream begins when a peer has put a value into the slot, and sees what was written before that.
+Returns a Transfer, done about 0.1 ms after the stream continues; its wait() returns the value. What GPUs put
+into the slot meanwhile belongs to the stream, not to calls that wait or poll without one.
 
-The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
-came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
-TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the driver's own operation
-would not. Where the GPU has no atomics with host memory, a value that replaces one at the very moment when a
-stream takes that is lost: give each value under way a slot of its own. Raises
-RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError, IndexError.)")
+The stream waits at most `timeout` seconds, counted from when it reaches the wait. It continues anyway if
+nothing arrived by then, or no peer is left that could notify: a RuntimeWarning reports it, and wait() of the
+Transfer raises TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the
+driver's own operation would not. Where the GPU has no atomics with host memory, a value that replaces another
+at the very moment when a stream takes that one is lost: use a separate slot for each outstanding value. Raises
+RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError,
+IndexError.)")
       .def(
           "wait_notify_any",
           [](Endpoint& self, Slot first, Slot count, Timeout timeout, bool reset) {
@@ -66,7 +67,8 @@ RouteUnavailable (the stream is being captured into a CUDA graph; built without 
           },
           py::arg("first"), py::arg("count"), py::arg("timeout") = py::none(),
           py::arg("reset") = true,
-          "Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().")
+          "Wait for any slot of [first, first + count); returns (slot, value). Otherwise as "
+          "wait_notify().")
       .def(
           "notify",
           [](Endpoint& self, Slot slot, Shown<std::uint64_t> value) {
@@ -74,8 +76,8 @@ RouteUnavailable (the stream is being captured into a CUDA graph; built without 
             without_gil([&] { self.notify(notification); });
           },
           py::arg("slot"), py::arg("value"), R"(
-Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of this Endpoint's own board, as ``Peer.notify`` of a peer does:
-it is there at once, and wakes who waits for it. It is in no order with what peers write.
+Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of this Endpoint's own board, as a peer's ``Peer.notify``
+does: it is visible at once, and wakes waiting threads. It is not ordered with the writes of peers.
 
 Raises IndexError (slot), ValueError (value).)")
       .def(
@@ -87,8 +89,7 @@ Raises IndexError (slot), ValueError (value).)")
       .def(
           "reset_notify",
           [](Endpoint& self, Slot slot) { return self.reset_notify(demand_slot(slot.object)); },
-          py::arg("slot"),
-          "Empty the slot and return what was in it, 0 if nothing was. Never blocks.");
+          py::arg("slot"), "Empty the slot and return its value, 0 if it was empty. Never blocks.");
 }
 
 }  // namespace zerohop::bindings

@@ -14,7 +14,7 @@ namespace {
 
 namespace py = pybind11;
 
-// The thread that ends the interpreter, once it does.
+// The thread that finalizes the interpreter, once it does.
 std::atomic<std::thread::id> exiting_thread{};
 
 bool on_a_thread_left_over() noexcept {
@@ -25,8 +25,8 @@ bool on_a_thread_left_over() noexcept {
 template <typename... More>
 void raise(const char* class_name, const Error& error, More... more) {
   if (on_a_thread_left_over()) {
-    // A daemon thread whose wait ended because the interpreter did: nobody wants its traceback.
-    // No Python code may run here: that could end the thread under our frames (gil.hpp).
+    // A daemon thread whose wait ended because of interpreter shutdown: suppress its traceback. No
+    // Python code may run here: that could end the thread under our frames (gil.hpp).
     PyErr_SetNone(PyExc_SystemExit);
     return;
   }
@@ -70,12 +70,12 @@ void bind_errors(py::module_& m) {
       "wire_text",
       [](const py::bytes& bytes) {
         const std::string_view raw = bytes;
-        return wire_text(raw, 4 * raw.size());  // an escape takes four
+        return wire_text(raw, 4 * raw.size());  // an escape takes four bytes
       },
-      py::arg("bytes"), "Text from another process as str, fit to be shown: see wire_text.hpp.");
+      py::arg("bytes"), "Text from another process as str, safe to display: see wire_text.hpp.");
   m.def(
       "announce_exit", [] { exiting_thread = std::this_thread::get_id(); },
-      "From now on errors end threads other than the calling one quietly.");
+      "From now on, errors silently end threads other than the calling one.");
 }
 
 }  // namespace zerohop::bindings

@@ -1,5 +1,4 @@
-// The messages of a World's collectives. What is to be done when something goes wrong is in
-// zerohop/collectives.
+// The messages of a World's collectives. zerohop/collectives handles what goes wrong.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -47,11 +46,11 @@ std::map<Rank, std::vector<LabelRow>> untaken(const Lines& self) {
   return found;
 }
 
-// Not while another thread exchanges: that one does so itself when it ends.
+// Skips if another thread is exchanging: that thread hangs up itself when it is done.
 void ring_off(Lines& self, double seconds) {
   without_gil([&] {
     const Lines::Entered entered(self);
-    const Deadline deadline = Deadline::after(Deadline::Seconds{seconds});  // one for all of them
+    const Deadline deadline = Deadline::after(Deadline::Seconds{seconds});  // shared by all
     if (!entered) return;
     for (const auto& line : self.all()) {
       if (line) line->ring_off(deadline);
@@ -61,8 +60,9 @@ void ring_off(Lines& self, double seconds) {
 
 void bind_lines(py::module_& m) {
   py::class_<Lines, LinesHandle> lines(m, "Lines", R"(
-The lines of a rank to others, over which messages of collectives go. messages, credits: the first slots of two ranges, one
-behind the other, that have `each` slots on every rank's board. One thread at a time. See zerohop.collectives.)");
+The lines of a rank to other ranks, which carry the messages of collectives. messages, credits: the first slots
+of two adjacent ranges, each with `each` slots on every rank's board. One thread at a time. See
+zerohop.collectives.)");
   lines
       .def(py::init([](const EndpointHandle& endpoint, Rank rank, std::uint32_t messages,
                        std::uint32_t each) {
@@ -83,14 +83,14 @@ behind the other, that have `each` slots on every rank's board. One thread at a 
             self.at(rank).meet(inbox, checked);
           },
           py::arg("rank"), py::arg("inbox"), py::arg("checked"),
-          "inbox: the other rank's for this one. checked: the two compare what arrives "
+          "inbox: the other rank's, for this one. checked: the two compare what arrives "
           "(integrity=1).")
       .def(
           "has_news", [](const Lines& self, Rank rank) { return self.at(rank).has_news(); },
-          py::arg("rank"), "Whether a message has come that nobody has taken.")
+          py::arg("rank"), "Whether an unconsumed message has arrived.")
       .def(
           "is_over", [](const Lines& self, Rank rank) { return self.at(rank).is_over(); },
-          py::arg("rank"), "Whether that rank has rung off.")
+          py::arg("rank"), "Whether that rank has hung up.")
       .def("over",
            [](const Lines& self) {
              std::vector<Rank> ranks;
@@ -103,16 +103,16 @@ behind the other, that have `each` slots on every rank's board. One thread at a 
             std::vector<engine::collective::Line*> found;
             return self.listen(Deadline::after(Deadline::Seconds{0}), found);
           },
-          "Whether a notification had come. Never blocks.")
+          "Whether a notification had arrived. Never blocks.")
       .def("untaken", &untaken,
-           "By rank: (kind, number, root, nbytes, dtype) of what has come and no call has taken.")
+           "By rank: (kind, number, root, nbytes, dtype) of messages not consumed by a call.")
       .def("ring_off", &ring_off, py::arg("seconds"),
-           "Tells all that there is nothing more to wait for here.");
+           "Notifies all ranks that no more messages will follow.");
   lines.attr("EAGER") = engine::collective::kEager;
   lines.attr("INBOX") = engine::collective::kInbox;
 }
 
-// What all moves of a call have in common.
+// The fields that all moves of a call share.
 struct Common {
   Kind kind;
   std::int32_t root;
@@ -203,9 +203,10 @@ namespace {
 
 void bind_exchanges(py::module_& m) {
   py::class_<ExchangeHandle>(m, "Exchange", R"(
-Blocks that go to some ranks while others come from some. sends, receives: lists of (rank, address, nbytes, Memory, number of
-the call, bytes of the whole block, part, dtype), with None for the address of what a CPU does not reach, and for the Memory of
-a block of EAGER bytes or fewer that it does, which a receive may have to be given later. of_all: the call is everybody's. See zerohop.collectives.)")
+Sends blocks to some ranks while receiving from others. sends, receives: lists of (rank, address, nbytes,
+Memory, number of the call, bytes of the whole block, part, dtype). The address is None where a CPU has no
+access. The Memory is None for a block of at most EAGER bytes that a CPU can access; a receive may have to get
+one later. of_all: all ranks make the call. See zerohop.collectives.)")
       .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
                        const py::list& sends, const py::list& receives, std::uint8_t kind,
                        std::int32_t root, std::uint32_t digest, bool of_all) {
@@ -223,17 +224,17 @@ a block of EAGER bytes or fewer that it does, which a receive may have to be giv
             return run_exchange(self, slice, Deadline::after(Deadline::Seconds{left}));
           },
           py::arg("slice"), py::arg("left"), R"(
-Goes on. None: it is complete. Else what is to be looked at, the rank that it is about, and more: "quiet" (nothing has come in
-`slice` seconds, or a rank has rung off), "full" (that rank takes nothing), "unmet" (its inbox is to be looked up), "under_way"
-(the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels of what has come and of what should), "length" (of what has come), "payload"
-(number of the receive, and the bytes that belong there). left: seconds that posting may wait.)")
-      .def_readonly(
-          "number", &ExchangeHandle::number,
-          "Of the call, among those that all ranks make; of send_recv, and of what Python "
-          "has begun, 0.")
+Continues. None: complete. Else what to handle, the rank concerned, and more: "quiet" (nothing arrived in
+`slice` seconds, or a rank has hung up), "full" (that rank consumes nothing), "unmet" (look its inbox up),
+"under_way" (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels that
+arrived and that were expected), "length" (what arrived), "payload" (number of the receive, and the bytes that
+belong there). left: seconds that posting may wait.)")
+      .def_readonly("number", &ExchangeHandle::number,
+                    "Of the call, among those that all ranks make; 0 for send_recv and for "
+                    "calls that Python started.")
       .def_property_readonly(
           "culprit", [](const ExchangeHandle& self) { return self.exchange->culprit(); },
-          "Of a run() or look() that has raised: the rank that it is about, None for none.")
+          "After run() or look() raised: the rank concerned, or None.")
       .def(
           "set_memory",
           [](const ExchangeHandle& self, std::size_t receive, const engine::Memory& memory) {
@@ -251,13 +252,13 @@ Goes on. None: it is complete. Else what is to be looked at, the rank that it is
           "bytes.")
       .def(
           "missing", [](const ExchangeHandle& self) { return self.exchange->missing(); },
-          "Ranks from which something has yet to come.")
+          "Ranks that still have to send something.")
       .def(
           "look", [](const ExchangeHandle& self) { self.exchange->look(); },
-          "Raises what has failed.")
+          "Raises the error of a failed transfer.")
       .def(
           "announce", [](const ExchangeHandle& self) { self.exchange->announce(); },
-          "Tells those that wait of large blocks, once.");
+          "Announces large blocks to the receivers, once.");
 }
 
 }  // namespace

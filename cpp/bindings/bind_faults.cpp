@@ -1,4 +1,4 @@
-// Faults on purpose, as text: Python's Faults is a value that knows the same words.
+// Fault injection, configured as text; Python's Faults is a value with the same words.
 #include <pybind11/pybind11.h>
 
 #include <string>
@@ -39,10 +39,10 @@ void bind_faults(py::module_& m, EndpointClass& type) {
         const Faults faults = Faults::parse(text);
         without_gil([&] { self.set_faults(faults); });
       },
-      py::arg("text"), "What set_faults() does, of text.");
+      py::arg("text"), "Sets faults from text.");
   type.def(
       "_faults_text", [](const Endpoint& self) { return self.faults().text(); },
-      "The words of the faults that there are; empty: none.");
+      "The words of the faults set; empty: none.");
 }
 
 }  // namespace zerohop::bindings

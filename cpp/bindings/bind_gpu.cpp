@@ -1,4 +1,4 @@
-// What the driver says of GPUs and of memory on them, for the doctor and for exploration.
+// What the driver reports about GPUs and their memory, for the doctor and for exploration.
 #include <pybind11/pybind11.h>
 
 #include <memory>
@@ -40,7 +40,7 @@ py::dict gpu_facts(int ordinal) {
   driver::CudaDevice device = 0;
   driver::check_cuda(*table, table->device_get(&device, ordinal),
                      "cuDeviceGet of cuda:" + std::to_string(ordinal));
-  const gpu::DeviceFacts facts = gpu::ask_device(*table, device, ordinal);  // makes no context
+  const gpu::DeviceFacts facts = gpu::ask_device(*table, device, ordinal);  // creates no context
   return py::dict("device"_a = facts.device_name(), "name"_a = facts.name, "pci"_a = facts.pci,
                   "compute"_a = facts.compute, "driver"_a = facts.driver,
                   "gpudirect"_a = facts.gpudirect, "gpudirect_vmm"_a = facts.gpudirect_vmm,
@@ -95,17 +95,16 @@ py::tuple gpu_export_dmabuf(py::handle array) {
 void bind_gpu(py::module_& m) {
   m.def(
       "has_kernels", [] { return !gpu::kernel_image().empty(); },
-      "Whether the kernels of this package were built in: there was nvcc at the build.");
-  m.def("gpu_count", &gpu_count, "How many GPUs the driver shows; 0 without a driver.");
+      "Whether this package was built with its kernels (nvcc was available).");
+  m.def("gpu_count", &gpu_count, "How many GPUs the driver reports; 0 without a driver.");
   m.def("gpu_facts", &gpu_facts, py::arg("ordinal"), R"(
-What the driver says of ``cuda:<ordinal>`` as far as adapters are concerned. write_order: what makes their
-writes visible to a running kernel: nothing (``kept``), a ``flush`` or a ``read`` by the adapter. Raises
-CudaError.)");
+The driver's facts about ``cuda:<ordinal>`` that concern adapters. write_order: what makes their writes visible
+to a running kernel: nothing (``kept``), a ``flush`` or a ``read`` by the adapter. Raises CudaError.)");
   m.def("gpu_memory", &gpu_memory, py::arg("array"), R"(
-The kind of memory an array lies in and the allocation around it: addresses, and chunks as tuples of begin,
-end and buffer id, which no other memory of the process ever has. Raises CudaError, RegistrationError.)");
+The kind of an array's memory and the allocation around it: addresses, and chunks as tuples of begin, end and
+buffer id, which the process never reuses for other memory. Raises CudaError, RegistrationError.)");
   m.def("gpu_export_dmabuf", &gpu_export_dmabuf, py::arg("array"), R"(
-The pages an array lies in as a dma-buf: a file descriptor, which the caller closes, and the offset of the
+Exports the pages of an array as a dma-buf: a file descriptor, which the caller closes, and the offset of the
 first element in it. Raises CudaError.)");
 }
 

@@ -1,4 +1,4 @@
-// Rights to memory that can be taken back.
+// Revocable rights to memory.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -32,19 +32,19 @@ std::string describe_grant(const Grant& grant) {
 
 void bind_grant(py::module_& m) {
   py::class_<Grant>(m, "Grant", R"(
-The right to some memory, to be given to peers and taken back: made by ``Endpoint.grant``. As a context manager it is
-revoked at the end of the ``with``; else when it is dropped.)")
+A revocable right to some memory, for peers: made by ``Endpoint.grant``. Leaving a ``with`` block revokes it;
+so does dropping it.)")
       .def_property_readonly("remote", &Grant::remote, R"(
-The ``RemoteMemory`` to give away. Raises RegistrationError, which says why, once it has ended.)")
-      .def_property_readonly("writable", &Grant::writable, "Whether it allows to write.")
+The ``RemoteMemory`` to send to peers. Raises RegistrationError with the reason once the grant has ended.)")
+      .def_property_readonly("writable", &Grant::writable, "Whether it allows writing.")
       .def_property_readonly("revoked", &Grant::revoked,
-                             "Whether it was revoked, or its time or its memory has ended, and "
-                             "nobody has it any more.")
+                             "Whether it was revoked, has expired or its memory was closed, and "
+                             "no peer has access any more.")
       .def("revoke", &Grant::revoke, py::call_guard<GilReleased>(), R"(
-Take it back. When this returns, nobody who has its ``remote`` reads or writes the memory any more: what they try is
-refused as memory that was closed. That holds where another thread, its time or its memory has begun to end it, too. Copies
-of GPU memory that the Endpoint makes itself (route ``staged``) are waited for, five seconds at most; one that hangs is
-reported. Calling it again does nothing.)")
+Revoke it. When this returns, no holder of its ``remote`` reads or writes the memory any more: attempts are
+refused as for closed memory. That also holds if another thread, expiry or closing of the memory has begun to
+end it. Waits at most five seconds for copies of GPU memory that the Endpoint makes itself (route ``staged``);
+a copy that hangs is reported. Calling it again does nothing.)")
       .def("__enter__", [](py::object self) { return self; })
       .def("__exit__", [](Grant& self, const py::args&) { without_gil([&] { self.revoke(); }); })
       .def("__repr__", &describe_grant);
@@ -53,15 +53,15 @@ reported. Calling it again does nothing.)")
 void bind_grants(EndpointClass& type) {
   type.def("grant", &grant, py::arg("memory"), py::kw_only(), py::arg("writable") = false,
            py::arg("timeout") = py::none(), R"(
-The right to read some memory of this Endpoint, which can be taken back while the memory goes on: a ``Grant``.
+The right to read some memory of this Endpoint, revocable while the memory stays registered: a ``Grant``.
 
-memory: Memory, or a slice of one; a key of its own reaches from its first to its last byte.
-writable: whether peers may write it, too, and have atomics.
-timeout: seconds after which it ends by itself; None: it does not.
+memory: Memory, or a slice of one; a separate key reaches from its first to its last byte.
+writable: whether peers may also write it, and use atomics.
+timeout: seconds after which it expires; None: never.
 
-What can be revoked is never mapped by processes of this host: they reach it by a device, too, which is slower than
-the route p2p. It ends when its Memory is closed. Raises RegistrationError, TypeError, ValueError (more than the memory
-itself allows).)");
+Revocable memory is never mapped by processes of this host: they too access it through a device, which is
+slower than the route p2p. The grant ends when its Memory is closed. Raises RegistrationError, TypeError,
+ValueError (more than the memory itself allows).)");
 }
 
 }  // namespace zerohop::bindings

@@ -1,6 +1,6 @@
-// Sentences for the log, on their way to a thread of Python.
+// Log sentences on their way to a Python thread.
 //
-// Threads of the core have no GIL, and handlers of a log may do anything: so they never meet.
+// Threads of the core have no GIL, and log handlers may run anything: so the two never meet.
 #include <pybind11/pybind11.h>
 #include <unistd.h>
 
@@ -28,15 +28,15 @@ struct Sentence {
   std::string text;
 };
 
-// More than fit at once are dropped, but counted.
+// When full, further sentences are dropped, but counted.
 struct Outbox {
   static constexpr std::size_t kMost = 1024;
   Mutex<Rank::log_outbox> mutex;
   std::vector<Sentence> sentences;
   std::uint64_t dropped = 0;
-  int bell = -1;  // of whoever takes them; -1: nobody does
+  int bell = -1;  // eventfd of the reader; -1: no reader
 };
-// Replaced in a child of fork(), where nobody is left to unlock the mutex, and the old one is lost.
+// Replaced in a child of fork(), where the mutex may be locked for ever; the old one is leaked.
 std::atomic<Outbox*> current{new Outbox};
 
 void put_sentence(Level level, const char* topic, const std::string& text) noexcept {
@@ -72,7 +72,7 @@ py::tuple take_logs() {
   }
   py::list sentences;
   for (const Sentence& each : taken) {
-    // A message whose bytes are not UTF-8 must not keep the others back.
+    // A message whose bytes are not UTF-8 must not block the others.
     const auto text = py::reinterpret_steal<py::object>(PyUnicode_DecodeUTF8(
         each.text.data(), static_cast<py::ssize_t>(each.text.size()), "backslashreplace"));
     if (!text) throw py::error_already_set();
@@ -90,10 +90,10 @@ void forget_logs() {
 
 void bind_logs(py::module_& m) {
   m.def("send_logs", &send_logs, py::arg("bell"),
-        "Keep sentences for take_logs() from now on, and tell by that eventfd; -1: do not.");
-  m.def("forget_logs", &forget_logs, "In a child made by fork(): keep no sentences.");
+        "From now on, keep sentences for take_logs() and signal that eventfd; -1: stop.");
+  m.def("forget_logs", &forget_logs, "Call in a child made by fork(): keep no sentences.");
   m.def("take_logs", &take_logs,
-        "Tuples of level, topic and sentence, and how many were dropped for want of room.");
+        "Tuples of level, topic and sentence, and how many were dropped for lack of room.");
 }
 
 }  // namespace zerohop::bindings

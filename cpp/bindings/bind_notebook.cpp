@@ -1,4 +1,4 @@
-// How objects show themselves in a notebook: zerohop.notebook draws them, imported when one does.
+// How objects are displayed in a notebook: zerohop.notebook, imported on demand, draws them.
 #include <pybind11/pybind11.h>
 
 #include "bindings/topics.hpp"

@@ -61,8 +61,8 @@ void bind_peer(py::module_& m) {
   PeerClass type(m, "Peer", R"(
 The connection to one remote Endpoint, made by ``Endpoint.connect`` or ``Endpoint.accept``.
 
-When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds.
-An operation that fails otherwise (memory the peer has closed, say) takes those in flight with it, and
+When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds. An
+operation that fails otherwise (for example because the peer has closed the memory) also fails those in flight;
 later ones work again.)");
   bind_transfers(type);
   bind_messages(type);
@@ -73,8 +73,8 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
       .def("__getitem__", &get_item, py::arg("name"),
            "The memory the peer shares under `name`; KeyError if it shares none.")
       .def("__contains__", &contains, py::arg("name"),
-           "Whether the peer shares memory under `name` now. It is asked, as by peer[name].")
-      // Without it Python would ask for peer[0], and say that a name must be a str.
+           "Whether the peer shares memory under `name` now. Asks the peer, like peer[name].")
+      // Without it Python would call peer[0], and complain that a name must be a str.
       .def("__iter__",
            [](const PeerHandle&) -> py::typing::Iterator<py::str> {
              throw py::type_error(
@@ -88,8 +88,8 @@ Endpoint's). Raises TransferTimeout, PeerLost.)")
             return self.peer->route(*LocalArray(*self.endpoint, local), theirs);
           },
           py::arg("local"), py::arg("remote"), R"(
-Which way bytes between the two would go, and why; where that is not p2p, why not. A transfer may still be
-left to the device, as its own ``route`` then says: when a device has earlier work with the peer to finish.
+The route of bytes between the two, and why; where it is not p2p, why not. A transfer may still go through the
+device, as its own ``route`` then shows: when a device has earlier work with the peer to finish.
 
 Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there is none).)")
       .def_property_readonly(
@@ -102,11 +102,11 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
             std::string why = self.peer->why_lost();
             return why.empty() ? std::nullopt : std::optional(std::move(why));
           },
-          "Why it is lost, such as ``'its process has ended'``; None while it is not, and in a "
+          "Why it was lost, such as ``'its process has ended'``; None while connected, and in a "
           "forked child.")
       .def_property_readonly(
           "timeout", [](const PeerHandle& self) { return self.endpoint->timeout(); },
-          "Bound of a wait that is given none, seconds: the Endpoint's.")
+          "Default bound of a wait, in seconds: the Endpoint's.")
       .def_property_readonly(
           "id", [](const PeerHandle& self) { return engine::to_hex(self.peer->identity().id); },
           "The ``id`` of its Endpoint, hexadecimal.")
@@ -115,7 +115,7 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
           "The ``name`` of its Endpoint.")
       .def_property_readonly(
           "host", [](const PeerHandle& self) { return self.peer->identity().host_name; },
-          "The name of the host that its process runs on.")
+          "The name of its process's host.")
       .def_property_readonly(
           "pid", [](const PeerHandle& self) { return self.peer->identity().pid; },
           "The id of its process, on its host.")
@@ -123,16 +123,16 @@ Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there 
           "close",
           [](const PeerHandle& self, Timeout timeout) {
             const Deadline deadline = self.endpoint->deadline(timeout.seconds);
-            if (self.process != fork_generation()) return;  // the parent's
+            if (self.process != fork_generation()) return;  // belongs to the parent
             close_and_tell({self.peer}, [&] { self.peer->close(deadline); });
           },
           py::arg("timeout") = py::none(), R"(
-Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
+Let posted operations finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
 sees PeerLost. Calling it again does nothing. What has not finished by then ends with PeerLost, and the logger
-zerohop.transfer is told how much that was.
+zerohop.transfer records how much that was.
 
-A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
-close() does not wait for that recv. A send still without one is dropped: its Transfer ends with PeerLost, and
+A send() of more than 16384 bytes is posted as an offer; its bytes leave when the other side calls recv(), and
+close() does not wait for that. A send still without a recv is dropped: its Transfer ends with PeerLost, and
 close() gives a RuntimeWarning. Wait for the Transfer first.)")
       .def("__repr__", &describe_peer);
 }

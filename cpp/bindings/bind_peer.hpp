@@ -1,4 +1,4 @@
-// The Python class Peer, whose calls are bound in parts.
+// The Python class Peer, bound in parts.
 #pragma once
 
 #include "bindings/demands.hpp"
@@ -8,7 +8,7 @@ namespace zerohop::bindings {
 
 using PeerClass = py::class_<PeerHandle, std::shared_ptr<PeerHandle>>;
 
-// What the transfer calls have in common; kept alive by their caller.
+// The arguments that all transfer calls share; kept alive by their caller.
 struct Extras {
   py::handle notify = Py_None;
   py::handle stream = Py_None;

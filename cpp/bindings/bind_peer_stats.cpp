@@ -41,7 +41,7 @@ py::dict latency_of(const Histogram::Reading& reading) {
   return told;
 }
 
-// By operation, of those that have ended.
+// By operation, for operations that have ended.
 py::dict latencies_of(const RouteStats& stats) {
   constexpr const char* kNames[engine::kOperations] = {"write", "read", "atomic",
                                                        "send",  "recv", "notify"};
@@ -53,7 +53,7 @@ py::dict latencies_of(const RouteStats& stats) {
   return told;
 }
 
-// Of one route.
+// One route.
 py::dict row_of(const engine::RouteBook::Row& row) {
   constexpr std::pair<const char*, Operation> kOperations[] = {{"writes", Operation::write},
                                                                {"reads", Operation::read},
@@ -78,7 +78,7 @@ py::dict row_of(const engine::RouteBook::Row& row) {
   return told;
 }
 
-// Appends the row, with what the GPU has mapped that serves its route.
+// Appends the row, with what is mapped of the GPU that serves its route.
 void add_mapped(py::list& routes, py::dict row, const engine::RouteBook::Name& name,
                 const std::map<int, GpuMappings::Mapped>& mapped) {
   GpuMappings::Mapped here;
@@ -99,7 +99,7 @@ py::list routes_of(const Peer& peer) {
   return routes;
 }
 
-// Sets the sums over all rails, and those of each.
+// Sets the sums over all rails, and the counters of each.
 void add_rails(py::dict& all, const Peer& peer) {
   using engine::PathStats;
   using Counter = std::atomic<std::uint64_t> PathStats::*;
@@ -134,7 +134,7 @@ void add_rails(py::dict& all, const Peer& peer) {
   all["rails"] = rails;
 }
 
-// Sets what went without a device, and adds it to the sums.
+// Sets the counters of copies without a device, and adds them to the sums.
 void add_copies(py::dict& all, const Peer& peer) {
   const auto& neighbour = peer.neighbour();
   if (!neighbour) return;
@@ -203,49 +203,52 @@ py::dict endpoint_stats(const engine::Endpoint& self) {
 
 void bind_endpoint_stats(EndpointClass& type) {
   type.def("stats", &endpoint_stats, R"(
-Counters of all the Peers that this Endpoint has and had, those that are lost or closed too: a dict with "peers", how
-many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
-over all of them, and "connections", a list of dicts: one for each that is there, behind one for each of the last 64 names of
-peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
-name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
+Counters of all current and former Peers of this Endpoint, lost and closed ones included: a dict with "peers",
+the number now connected; "routes", a list as in Peer.stats(), with one dict for each route and device, summed
+over all Peers; and "connections", a list of dicts: first one for each of the last 64 names of peers whose
+connections have ended, oldest first, then one for each current connection. Their keys: "peer", the name;
+"ended", None or a str with the reason why the last connection of that name ended; and "routes", as before but
+without what is mapped. Also available after close(). Reading them does not slow transfers.
 
-"faults" is a dict of how often each fault on purpose (zh.Faults) has happened, empty where none has; corrupt_found and
-duplicate_found are packets of peers that were dropped. "nbytes_registered" is the memory that is registered with devices
-for messages (message_slots, message_bytes): all Peers share it. 0 once closed.)");
+"faults" is a dict with the number of times each injected fault (zh.Faults) has happened, empty if none has;
+corrupt_found and duplicate_found are packets of peers that were dropped. "nbytes_registered" is the memory registered with
+devices for messages (message_slots, message_bytes), which all Peers share; 0 once closed.)");
 }
 
 void bind_stats(PeerClass& type) {
   type.def("stats", &stats, R"(
 Counters since the connection was made, as a dict of ints, and two lists, "routes" and "rails". Reading them
-costs transfers nothing. Keys may come to be, those that are here stay as they are.
+does not slow transfers. Later versions may add keys; the present ones stay.
 
-work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
-writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
-peer over the device. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be
-replaced.
+work_requests, doorbells: work requests posted to the device, and doorbells rung. bytes_out, bytes_in: of the
+writes and sends, and of the reads, that were posted. messages_in, notifications_in: received from the peer
+through the device. queue_full: how often a call waited for room. queue_pair_errors: how often the queue pair
+had to be replaced.
 
-"routes": what this process began, a dict for each route and device that it may take or has taken: "route"
-and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
-process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put behind
-data, or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
-that ended with an error; under_way: begun, and not ended yet; latency: how long those took that ended without an
-error, as below; chunks_mapped, nbytes_mapped: of the peer's
-GPU memory, for the p2p of this GPU, now. What the peer writes and reads here is in its own stats().
+"routes": what this process began, a dict for each route and device that it may take or has taken: "route" and
+"device" (strs, as in a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
+process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put after data,
+or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
+ended with an error; under_way: begun and not ended; latency: durations of those that ended without an error,
+as below; chunks_mapped, nbytes_mapped: of the peer's GPU memory, for the p2p of this GPU, now. What the peer
+writes and reads here is in its own stats().
 
-"latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone), of those
-that there were: dicts of seconds from its posting to the moment at which this process saw it done (of a recv: until a
-message came; of copies and notifications that the CPU makes in the call one of eight, as soon as there were 1024, for all); count, sum, p50, p90, p99 (percentiles, as if times lay evenly in their bucket), and buckets: pairs of a bound in
-seconds and how many took that long or less, but longer than the next lower bound; two for each power of two from
-64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
+"latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone),
+of those that occurred. Each is a dict in seconds, from posting to the moment at which this process saw it done
+(for a recv: until a message arrived). Copies and notifications that the CPU makes within the call are sampled,
+one in eight, after the first 1024. Keys: count, sum, p50, p90, p99 (percentiles, assuming an even spread
+within each bucket), and buckets: pairs of an upper bound in seconds (inclusive) and the count above the next
+lower bound; two buckets for each power of two from 64 ns to 68.7 s, without empty ones; the bound of the last
+is inf.
 
-"rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
-transfers now ("serves"), why it does not ("trouble", a str, empty if it does), and nbytes_registered, the memory that
-is registered with the device for the results of atomics of this Peer.
+"rails": a dict for each device, with the counters described first and: "device", its name; "serves", whether
+it carries transfers now; "trouble", why it does not (a str, empty if it does); and nbytes_registered, the memory
+registered with the device for results of atomics of this Peer.
 
-"p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
-without a device (and in the sums above); unanswered, how often the peer did not say in time where its
-memory is, so that a device took over; and nbytes_page_locked, of the host's memory, for the copies of GPUs: by
-this process for all its Peers, now.)");
+"p2p", a dict, exists for a peer on the same host unless one of the two Endpoints has p2p=0: bytes_out and
+bytes_in, copied without a device (and included in the sums above); unanswered, how often the peer did not
+report in time where its memory is, so that a device took over; and nbytes_page_locked, host memory page-locked
+now for copies of GPUs, by this process for all its Peers.)");
 }
 
 }  // namespace zerohop::bindings

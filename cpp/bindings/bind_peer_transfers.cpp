@@ -29,7 +29,7 @@ std::optional<engine::Notification> to_notification(py::handle notify) {
     throw py::type_error("notify must be a pair (slot, value), not " + a_type_name(notify) +
                          (pair ? " of " + std::to_string(py::len(notify)) : ""));
   }
-  // Held: a list may change while its first item says what number it is.
+  // Hold a reference: the list may change while its first item's __index__ runs.
   const auto slot = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(notify.ptr(), 0));
   const auto value = py::reinterpret_borrow<py::object>(PySequence_Fast_GET_ITEM(notify.ptr(), 1));
   return demand_notification(slot, value);
@@ -58,7 +58,7 @@ TransferHandle read(const PeerHandle& self, Remote source, py::handle destinatio
 
 // The pairs of write_many (local first) or read_many (remote first).
 struct Pairs {
-  py::tuple items;                 // keeps the members alive, which a generator makes only for us
+  py::tuple items;                 // keeps the members alive; a generator creates them only for us
   std::vector<Memory> registered;  // of members that are plain arrays
   std::vector<Peer::Pair> pairs;
 
@@ -128,7 +128,7 @@ TransferHandle many(const PeerHandle& self, Shown<py::iterable> list, py::object
                    }));
 }
 
-// 0 of an array without axes, which the engine refuses.
+// 0 for an array without axes, which the engine refuses.
 std::int64_t page_count(const Layout& layout) { return layout.ndim() > 0 ? layout.shape[0] : 0; }
 
 TransferHandle write_pages(const PeerHandle& self, py::handle source, Remote destination,
@@ -168,7 +168,7 @@ engine::TransferOptions Extras::options() const {
           .stream = demand_stream(stream)};
 }
 
-// Giving the GIL up and taking it back takes longer than to copy a few bytes.
+// Releasing and retaking the GIL takes longer than copying a few bytes.
 template <auto operation>
 std::shared_ptr<engine::Transfer> move(Peer& peer, std::span<const Peer::Pair> pairs,
                                        engine::TransferOptions&& options) {
@@ -214,28 +214,28 @@ void bind_transfers(PeerClass& type) {
 Write a local array into a remote one of the same shape and dtype (RDMA write).
 
 source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
-notify: (slot, value) to put on the peer's notification board behind the data, slot 0 to 65535, value 1 to
-2**32 - 1. When the Transfer is done the data is there, and the notification is seen a moment later. A slot
-holds one value: a later one replaces one that nobody took.
-require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
-timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-accepted even then.
-stream: of the GPU of the local array, or of any that reaches the peer's if that is in the host's memory: PyTorch's,
-CuPy's, Numba's, any object with ``__cuda_stream__``, or a handle as an int (0 or 1: the legacy default
-stream). By p2p from or to a GPU's array the transfer is put into that stream,
-data and notification, and the call waits for nothing: it begins when the stream gets there, and what the
-stream is given afterwards begins behind it. It follows the calls before it that named no stream; those of
-different streams are in no order. On the other routes the call waits, `timeout` seconds at most, until the
-stream has done what it was given. Not during a capture into a CUDA graph (RouteUnavailable).
-Without stream= a transfer begins behind what the default stream of the array's GPU was given before: by p2p
-without a wait, on the other routes the call waits for it.
+notify: (slot, value) to put on the peer's notification board after the data, slot 0 to 65535, value 1 to 2**32
+- 1. When the Transfer is done the data has arrived; the notification becomes visible a moment later. A slot
+holds one value: a later one replaces one that was not taken.
+require: the only kind of route to take, for instance "host"; RouteUnavailable gives the reason why not.
+timeout: seconds that a full queue may block this call (default: the Endpoint's); the transfer is accepted even
+then.
+stream: of the GPU of the local array, or, if that is in host memory, of any GPU that reaches the peer's: one
+of PyTorch, CuPy or Numba, any object with ``__cuda_stream__``, or a handle as an int (0 or 1: the legacy
+default stream). By p2p from or to a GPU array, data and notification are enqueued into that stream, and the
+call does not wait: the transfer begins when the stream reaches it, and later work of the stream begins after
+it. It follows earlier calls without a stream; calls in different streams are not ordered. On the other routes
+the call waits, at most `timeout` seconds, until the stream has finished its work so far. Not during a capture
+into a CUDA graph (RouteUnavailable).
+Without stream= a transfer begins after the earlier work of the default stream of the array's GPU: by p2p
+without blocking; on the other routes the call waits for that work.
 
 Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
 TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).)")
       .def("read", &read, py::arg("source"), py::arg("destination"), py::kw_only(), notify, stream,
            require, timeout, R"(
-Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is
-notified once the data has arrived here. Otherwise as write().)")
+Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is notified
+once the data has arrived here. Otherwise as write().)")
       .def("write_many", &many<0>, py::arg("pairs"), py::kw_only(), notify, stream, require,
            timeout,
            R"(
@@ -243,29 +243,29 @@ Write many arrays as one Transfer, with one doorbell for up to 32 work requests.
 
 pairs: list, generator, ... of (Memory or array, RemoteMemory). Otherwise as write(); the notification follows the last.)")
       .def("read_many", &many<1>, py::arg("pairs"), py::kw_only(), notify, stream, require, timeout,
-           "Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory "
+           "Read many arrays as one Transfer. pairs: as for write_many, but (RemoteMemory, Memory "
            "or array).")
       .def("write_pages", &write_pages, py::arg("source"), py::arg("destination"),
            py::arg("source_pages"), py::arg("destination_pages"), py::kw_only(), notify, stream,
            require, timeout, R"(
-Write many parts of a local array, along its first axis, to such parts of a remote one, as one Transfer:
-source[source_pages[k]] to destination[destination_pages[k]] for every k. So the blocks of a paged KV cache move
-without an object for each: of the calls for many blocks this is the fast one.
+Write many parts of a local array, along its first axis, to parts of a remote one, as one Transfer:
+source[source_pages[k]] to destination[destination_pages[k]] for every k. This moves the blocks of a paged KV
+cache without an object for each; of the calls for many blocks it is the fastest.
 
-source: Memory, or an array. destination: RemoteMemory. Of both a page, array[i], has the same shape and dtype; it
-may be strided. source_pages, destination_pages: as many indices each, from 0, negative ones do not count
-from the end: an array along one axis of int32, int64, uint32 or uint64 in host memory (buffer protocol or DLPack), any
-sequence of ints, or None for all pages in order. They are copied: what becomes of them after the call does not
-matter. Destination pages must not repeat: which of the pages written to one remains is undefined, and this is
+source: Memory, or an array. destination: RemoteMemory. A page, array[i], has the same shape and dtype in both;
+it may be strided. source_pages, destination_pages: equally many indices, from 0; negative ones do not count
+from the end. Each is an array of int32, int64, uint32 or uint64 with one axis in host memory (buffer protocol
+or DLPack), any sequence of ints, or None for all pages in order. They are copied: later changes have no
+effect. Destination pages must not repeat: which of the pages written to one remains is undefined, and this is
 not checked. Otherwise as write(); the notification follows the last page.
 
-Raises IndexError (an index, with its position and the bound), ValueError (pages, or numbers of indices, that
-differ; indices of several axes), TypeError (indices of another type, or in a GPU's memory: pass .cpu()), and
-what write() raises.)")
+Raises IndexError (an index, with its position and the bound), ValueError (page shapes or numbers of indices
+that differ; indices with several axes), TypeError (indices of another type, or in GPU memory: pass .cpu()),
+and what write() raises.)")
       .def("read_pages", &read_pages, py::arg("source"), py::arg("destination"),
            py::arg("source_pages"), py::arg("destination_pages"), py::kw_only(), notify, stream,
            require, timeout, R"(
-Read many parts of a remote array, along its first axis, into such parts of a local one, as one Transfer:
+Read many parts of a remote array, along its first axis, into parts of a local one, as one Transfer:
 source[source_pages[k]] into destination[destination_pages[k]] for every k. Indices as for write_pages(),
 otherwise as read().)")
       .def(
@@ -278,9 +278,9 @@ otherwise as read().)")
                              word_kind(word));
           },
           py::arg("remote"), py::arg("value"), R"(
-Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
-the peer's device, not with what a kernel does meanwhile to an element on a GPU; wait() returns the old
-value. Overflow wraps.)")
+Add to one remote 8-byte element (int64 or uint64, aligned to 8); wait() returns the old value. Atomic with all
+other operations of the peer's device, but not with kernels that access an element on a GPU meanwhile. Overflow
+wraps.)")
       .def(
           "compare_swap",
           [](const PeerHandle& self, Remote remote, Shown<std::uint64_t> expected,
@@ -294,8 +294,8 @@ value. Overflow wraps.)")
                              word_kind(word));
           },
           py::arg("remote"), py::arg("expected"), py::arg("desired"), R"(
-Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
-wait() returns the old value, which tells whether it did.)")
+Replace one remote 8-byte element by `desired` if it equals `expected`, atomic like fetch_add(); wait() returns
+the old value, which shows whether it did.)")
       .def(
           "notify",
           [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
@@ -303,8 +303,9 @@ wait() returns the old value, which tells whether it did.)")
           },
           py::arg("slot"), py::arg("value"), R"(
 Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
-finds it. It is not seen before the data of any write() called earlier. When the Transfer is done it is on its
-way, and is seen a moment later. A slot holds one value: a later one replaces one that nobody took.
+finds it. It becomes visible only after the data of all write() calls made earlier. When the Transfer is done
+it is in flight, and becomes visible a moment later. A slot holds one value: a later one replaces one that was
+not taken.
 
 Raises IndexError (slot), ValueError (value), PeerLost.)");
 }
@@ -321,8 +322,8 @@ void bind_messages(PeerClass& type) {
           py::arg("array"), py::arg("tag") = 0, R"(
 Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
 
-Up to 16384 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
-are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
+Up to 16384 bytes are copied, and done when they are in the peer's memory; larger arrays stay in place until
+the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
       .def(
           "recv",
           [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
@@ -335,8 +336,8 @@ are until the peer's recv has read them. Bytes are matched, not shapes or dtypes
           py::arg("array"), py::arg("tag") = 0, R"(
 Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.
 
-A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError
-and stays for another recv.)");
+A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError and stays
+for another recv.)");
 }
 
 }  // namespace zerohop::bindings

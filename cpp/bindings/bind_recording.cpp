@@ -17,7 +17,7 @@ namespace py = pybind11;
 using trace::Event;
 using trace::Recording;
 
-py::str text_of(std::string_view text) {  // which may be cut in the middle of a character
+py::str text_of(std::string_view text) {  // may be cut in the middle of a character
   return py::reinterpret_steal<py::str>(
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
@@ -59,11 +59,11 @@ py::tuple stop_recording() {
 
 void bind_recording(py::module_& m) {
   m.def("start_recording", &start_recording, py::arg("most"),
-        "Record so many events at most. RuntimeError: it is done already.");
-  m.def("forget_recording", &trace::forget_recording, "In a child made by fork().");
+        "Record at most so many events. RuntimeError: a recording is on already.");
+  m.def("forget_recording", &trace::forget_recording, "Call in a child made by fork().");
   m.def("stop_recording", &stop_recording, R"(
-The events as dicts in the order in which they began, and how many had no room. Their "end" is None for what is
-still under way; times are nanoseconds of time.monotonic_ns().)");
+The events as dicts in the order in which they began, and how many did not fit. Their "end" is None for events
+still in progress; times are nanoseconds of time.monotonic_ns().)");
 }
 
 }  // namespace zerohop::bindings

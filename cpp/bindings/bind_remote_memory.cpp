@@ -39,7 +39,7 @@ RemoteMemory view_remote(const RemoteMemory& memory, py::handle dtype) {
 
 py::object refuse_as_array(const RemoteMemory&, const py::args&, const py::kwargs&) {
   throw py::type_error(
-      "a RemoteMemory names memory of another process, whose bytes are not here: bring them with "
+      "a RemoteMemory names memory of another process, whose bytes are not here: fetch them with "
       "peer.read(remote, array)");
 }
 
@@ -55,22 +55,22 @@ void bind_remote_memory(py::module_& m) {
   py::class_<RemoteMemory> type(m, "RemoteMemory", R"(
 Memory of another Endpoint and the right to use it: a plain value.
 
-Comes from ``Memory.remote`` and travels as bytes (``to_bytes``), by pickle, or by name
-(``Endpoint.share`` and ``peer[name]``). It contains the key to the memory: give it only to those who
-may use it. Slicing works as on ``Memory``. The key covers the whole registration that the array
-belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the array alone.)");
+Comes from ``Memory.remote`` and travels as bytes (``to_bytes``), by pickle, or by name (``Endpoint.share`` and
+``peer[name]``). It contains the key to the memory: send it only to peers that may use it. Slicing works as on
+``Memory``. The key covers the whole registration that the array belongs to; ``Endpoint.register(array,
+cache=False)`` makes one that covers the array alone.)");
   bind_layout_properties(type,
                          [](const RemoteMemory& memory) -> const Layout& { return memory.layout; });
   type.def_property_readonly(
           "device", [](const RemoteMemory& memory) { return memory.device; },
-          "Where it lies there: ``\"cpu\"`` or ``\"cuda:0\"``, as its owner counts.")
+          "Its device: ``\"cpu\"`` or ``\"cuda:0\"``, as the owner counts.")
       .def_property_readonly(
           "address", [](const RemoteMemory& memory) { return memory.layout.address; },
           "Address of the first element in the owner's process.")
       .def_property_readonly("access", &access_name, "``\"read-write\"`` or ``\"read-only\"``.")
       .def_property_readonly(
           "endpoint_id", [](const RemoteMemory& memory) { return engine::to_hex(memory.endpoint); },
-          "The ``id`` of the Endpoint whose memory it is.")
+          "The ``id`` of the Endpoint that owns it.")
       .def("to_bytes", &pack)
       .def_static(
           "from_bytes",
@@ -79,9 +79,9 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
       .def("__getitem__", [](const RemoteMemory& memory,
                              py::handle key) { return memory.slice(parse_index(key)); })
       .def("reshape", &reshape_remote,
-           "The same memory in another shape, as numpy has it; ValueError for memory with gaps.")
+           "The same memory in another shape, as in numpy; ValueError for memory with gaps.")
       .def("view", &view_remote, py::arg("dtype"),
-           "The same bytes as elements of another dtype; ValueError as of ``Memory.view``.")
+           "The same bytes as elements of another dtype; ValueError as for ``Memory.view``.")
       .def("__len__", [](const RemoteMemory& memory) { return layout_length(memory.layout); })
       .def("__eq__",
            [](const RemoteMemory& memory, py::handle other) {
@@ -90,7 +90,7 @@ belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the 
            })
       .def("__hash__", [](const RemoteMemory& memory) { return py::hash(pack(memory)); })
       .def(py::pickle(&pack, &unpack))
-      // Without it NumPy takes it for a sequence, and makes an array of as many objects.
+      // Without it NumPy treats it as a sequence, and makes an array of objects.
       .def("__array__", &refuse_as_array)
       .def("__dlpack__", &refuse_as_array)
       .def("__dlpack_device__", &refuse_as_array)

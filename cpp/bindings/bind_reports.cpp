@@ -19,8 +19,8 @@ namespace {
 
 namespace py = pybind11;
 
-// Sentences on their way to the main thread. Of fixed size: reports come from destructors, which
-// must not allocate. More than fit at once are dropped, but counted.
+// Sentences for the main thread. Of fixed size: reports come from destructors, which must not
+// allocate. When full, further sentences are dropped, but counted.
 struct Waiting {
   static constexpr std::size_t kMost = 16;
   Mutex<Rank::reports> mutex;
@@ -30,12 +30,12 @@ struct Waiting {
 };
 Waiting reports;
 
-// A child of fork() has other threads, and nothing to tell of its parent's.
+// A child of fork() has other threads, and must not report failures of its parent.
 [[maybe_unused]] const int renewed_by_fork =
     ::pthread_atfork(nullptr, nullptr, [] { new (&reports) Waiting; });
 
 void warn(const char* sentence) noexcept {
-  // Where warnings are errors there is nobody to raise them to.
+  // Where warnings are errors there is no caller to raise them to.
   if (PyErr_WarnEx(PyExc_RuntimeWarning, sentence, 1) != 0) PyErr_WriteUnraisable(nullptr);
 }
 
@@ -69,8 +69,8 @@ void to_python(std::string_view sentence) noexcept {
       slot[sentence.copy(slot.data(), slot.size() - 1)] = '\0';
     }
   }
-  // Needs no GIL. A full list of pending calls holds one of ours already, or the next report adds
-  // it.
+  // Needs no GIL. If the list of pending calls is full, either it holds one of ours already, or the
+  // next report adds it.
   Py_AddPendingCall(warn_all, nullptr);
 }
 
@@ -81,7 +81,7 @@ void bind_reports(py::module_& m) {
       "report", [](const std::string& sentence) { report(sentence); }, py::arg("sentence"),
       "Report a failure that cannot be raised: it becomes a RuntimeWarning in the main thread.");
   set_report_sink(to_python);
-  // From here on no bytecode runs that could carry a pending call: back to stderr.
+  // From here on no bytecode runs that could execute a pending call: back to stderr.
   py::module_::import("atexit").attr("register")(
       py::cpp_function([] { set_report_sink(nullptr); }));
 }

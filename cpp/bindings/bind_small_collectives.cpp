@@ -1,5 +1,4 @@
-// Calls of a World's collectives that go well. What is to be done otherwise is in
-// zerohop/collectives.
+// The fast path of a World's collectives. zerohop/collectives handles everything else.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -38,14 +37,14 @@ struct Calls {
   double slice = 0;
   std::vector<py::object> ended;  // by kind: what a call returns
   std::unique_ptr<CallLock> lock = std::make_unique<CallLock>();
-  std::uint64_t under_way = 0;                    // that Python has started
-  std::vector<std::uint64_t> sent{}, received{};  // send_recv's, by rank
-  std::optional<ExchangeHandle> current{};        // of the call, and then for the next one
-  bool stopped = false;                           // current: of a call that has been
+  std::uint64_t under_way = 0;                    // calls that Python has started
+  std::vector<std::uint64_t> sent{}, received{};  // counts of send_recv calls, by rank
+  std::optional<ExchangeHandle> current{};        // of the current call; reused for the next one
+  bool stopped = false;                           // current belongs to a stopped call
   Deadline until = Deadline::after(Deadline::Seconds{0});
 };
 
-// How the other ranks know the call.
+// The call's identification for the other ranks.
 struct Number {
   std::uint64_t sends = 0, receives = 0;
   std::uint32_t digest = 0;
@@ -79,7 +78,7 @@ void begin(ExchangeHandle& current, const Number& number) {
   current.exchange->begin(plan.sends, plan.receives, plan.call.kind != Kind::send_recv);
 }
 
-// Gives the program its arrays back at the end of the scope.
+// Releases the program's arrays at the end of the scope.
 class Borrowed {
  public:
   explicit Borrowed(Plan& plan) noexcept : plan_(&plan) {}
@@ -94,7 +93,7 @@ class Borrowed {
   Plan* plan_;
 };
 
-// make: fills a Plan, or cannot. count: numbers the call. Stopped, or where the exchange throws,
+// make: fills a Plan, or cannot. count: numbers the call. If the call stops or the exchange throws,
 // the call keeps the lock.
 template <typename Make, typename Count>
 py::object run_call(Calls& self, py::handle timeout, Make make, Count count) {
@@ -118,7 +117,7 @@ py::object run_call(Calls& self, py::handle timeout, Make make, Count count) {
   return self.ended[static_cast<std::size_t>(plan.call.kind)];
 }
 
-// A rank as the program has given it, or nullopt: validation is left to Python.
+// A rank as passed by the program, or nullopt: Python validates.
 std::optional<Rank> rank_in(const Calls& self, py::handle given) {
   if (PyLong_CheckExact(given.ptr()) == 0) return std::nullopt;
   int overflow = 0;
@@ -192,11 +191,11 @@ PyObject* of_pair_fast(const Arguments& arguments) {
 
 void bind_calls(py::module_& m) {
   py::class_<Calls>(m, "SmallCollectives", R"(
-Collectives of small host arrays among up to eight ranks, from their arguments to their end, as long as all goes well; and the
-lock that a collective of any size holds while it runs. One object for each World. See zerohop.collectives.
+Complete collectives of small host arrays among up to eight ranks, while all goes well, and the lock that a
+collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
-bell: the slot where somebody rings who has found that calls differ. slice: seconds after which a wait stops for a look. ended:
-by kind, what is returned of a call that has ended.)")
+bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns
+to check for failures. ended: by kind, what a completed call returns.)")
       .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
                        const std::shared_ptr<CallLog>& log, Rank rank, Rank size,
                        std::uint32_t bell, double slice, std::vector<py::object> ended) {
@@ -210,11 +209,11 @@ by kind, what is returned of a call that has ended.)")
            py::arg("bell"), py::arg("slice"), py::arg("ended"))
       .def("of_all", &call_of_all, py::arg("kind"), py::arg("root"), py::arg("out"),
            py::arg("array"), py::arg("timeout"), R"(
-Returns None if nothing has happened: the call is unusual or wrong, or others are under way; `ended[kind]` if it has ended; else
-what has stopped it, as Exchange.run() has it. Stopped, or interrupted by an exception, a call that has begun keeps the lock, and
-stopped() is what goes on. root: None for none.)")
+Returns None if nothing has happened: the call is unusual or wrong, or others are in progress; `ended[kind]` if
+it has completed; else what stopped it, as from Exchange.run(). A call that has begun keeps the lock when it is
+stopped or interrupted by an exception; continue it with stopped(). root: None for none.)")
       .def("of_pair", &call_of_pair, py::arg("to"), py::arg("array"), py::arg("from_"),
-           py::arg("out"), py::arg("timeout"), "The same of a send_recv.")
+           py::arg("out"), py::arg("timeout"), "The same for send_recv.")
       .def(
           "stopped",
           [](Calls& self) -> std::optional<ExchangeHandle> {
@@ -222,18 +221,18 @@ stopped() is what goes on. root: None for none.)")
             self.stopped = false;
             return std::exchange(self.current, std::nullopt);
           },
-          "The Exchange of a call of this thread that has been stopped; None: there is none.")
-      .def_property_readonly("left", &seconds_left, "Seconds, of what has been stopped.")
+          "The Exchange of this thread's stopped call; None: there is none.")
+      .def_property_readonly("left", &seconds_left, "Seconds left of the stopped call.")
       .def(
           "started", [](Calls& self) { ++self.under_way; },
-          "Python has a call under way: until finished() there is none of this kind.")
+          "Python has started a call: until finished() this class refuses calls.")
       .def("finished", [](Calls& self) { --self.under_way; })
       .def(
           "acquire",
           [](Calls& self, double seconds) {
             return self.lock->acquire(Deadline::after(Deadline::Seconds{seconds}));
           },
-          py::arg("seconds"), "Waits for the lock. False: another thread held it all the time.")
+          py::arg("seconds"), "Waits for the lock. False: the time passed first.")
       .def(
           "release", [](Calls& self) { self.lock->release(); },
           "Does nothing if another thread holds the lock, or none.")

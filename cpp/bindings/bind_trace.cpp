@@ -1,4 +1,4 @@
-// Ranges of time for profilers.
+// Time ranges for profilers.
 #include <pybind11/pybind11.h>
 
 #include "base/nvtx.hpp"
@@ -8,7 +8,7 @@ namespace zerohop::bindings {
 
 void bind_trace(pybind11::module_& m) {
   m.def("has_nvtx", trace::has_nvtx,
-        "Whether transfers are ranges of NVTX in a profiler: its headers were there at the build.");
+        "Whether profilers see transfers as NVTX ranges: built with its headers.");
 }
 
 }  // namespace zerohop::bindings

@@ -32,7 +32,7 @@ std::string overdue(const TransferHandle& handle, double seconds) {
   std::string text = handle.asked.call;
   if (transfer.nbytes() > 0) text += " of " + std::to_string(transfer.nbytes()) + " bytes";
   if (handle.asked.tag) text += " with tag " + std::to_string(*handle.asked.tag);
-  const auto& stats = transfer.route().stats;  // none of what streams wait for
+  const auto& stats = transfer.route().stats;  // null for waits of streams
   if (stats && !stats->peer.empty()) {
     text += std::string(" ") + handle.asked.side + " peer '" + stats->peer + "'";
   }
@@ -51,7 +51,7 @@ TransferHandle wait_on(const TransferHandle& handle, const py::object& object, T
   const auto stream = demand_stream(object);
   if (!stream) throw py::type_error("stream must be a GPU stream, not None");
   handle.endpoint->check_process();
-  if (handle.transfer->done()) (void)handle.transfer->result();  // raises what ended it
+  if (handle.transfer->done()) (void)handle.transfer->result();  // raises the error that ended it
   auto waiting = without_gil(
       [&] { return handle.endpoint->wait_transfer_on(*stream, handle.transfer, timeout.seconds); });
   return {handle.endpoint, std::move(waiting), ResultKind::none, {"wait_on", ""}};
@@ -66,7 +66,7 @@ QueuePairSettings by_name(const engine::Settings& settings) {
   return all;
 }
 
-// Between two GPUs with what lies between them: NVML and /sys are asked only by who wants to know.
+// Between two GPUs includes the topology: NVML and /sys are queried only on request.
 std::string reason_of(const engine::Route& route) {
   if (!route.gpus) return route.reason;
   const auto& [near, far] = *route.gpus;
@@ -79,7 +79,7 @@ using Times = py::typing::Dict<py::str, py::float_>;
 std::optional<Times> times_of(const TransferHandle& handle) {
   const engine::Times& times = handle.transfer->times();
   if (!times.asked()) return std::nullopt;
-  const bool done = handle.transfer->done();  // first: then it has ended
+  const bool done = handle.transfer->done();  // read before the rest: if true, it has ended
   Times known;
   known["asked"] = *times.asked();
   if (const auto begun = times.begun()) known["begun"] = *begun;
@@ -106,7 +106,7 @@ py::object wait_transfer(const TransferHandle& handle, Timeout timeout) {
 }
 
 void bind_transfer(py::module_& m) {
-  py::class_<engine::Route>(m, "Route", "Which way the bytes of a transfer go, and why.")
+  py::class_<engine::Route>(m, "Route", "The route of a transfer's bytes, and why it was chosen.")
       .def_readonly(
           "kind", &engine::Route::kind,
           R"(``"host"``: host memory over a queue pair. ``"gpudirect"``: the adapter reads and writes GPU memory
@@ -114,8 +114,8 @@ by itself. ``"staged"``: GPU memory through pinned chunks of the host. ``"p2p"``
 host, the default there.)")
       .def_readonly("device", &engine::Route::device, "The device that serves it.")
       .def_property_readonly("reason", &reason_of, R"(
-One sentence. Between two GPUs it says over how many NVLinks, and how fast those are (of NVML, with
-``pip install zerohop[nvlink]``), or over what kind of PCIe path (of /sys): looked up when first asked for.)")
+One sentence. Between two GPUs it names the number and speed of NVLinks (from NVML, with ``pip install
+zerohop[nvlink]``), or the kind of PCIe path (from /sys): looked up when first asked for.)")
       .def_property_readonly(
           "settings",
           [](const engine::Route& route) {
@@ -131,11 +131,11 @@ One sentence. Between two GPUs it says over how many NVLinks, and how fast those
           },
           R"(The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
 keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
-ends agreed on; message_slots as message_slots_in, its own, and message_slots_out, the peer's; message_bytes is the
-smaller of both ends'. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
-several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
-which the first that carries the transfer is shown beside it. Empty for the
-route of a Transfer: ask ``Peer.route``.)")
+ends agreed on; message_slots as message_slots_in, its own, and message_slots_out, the peer's; message_bytes is
+the smaller of both ends'. relaxed_ordering is what was requested: a kernel may silently ignore it. For an
+Endpoint on several devices ``"rails"`` is a list of dicts with the settings of each rail's queue pair (MTU,
+GID, reads, ...); the first that carries the transfer is also shown at the top level. Empty for the route of a
+Transfer: ask ``Peer.route``.)")
       .def("__str__",
            [](const engine::Route& route) {
              return route.kind + " over " + route.device + ", because " + reason_of(route);
@@ -145,8 +145,8 @@ route of a Transfer: ask ``Peer.route``.)")
       });
 
   py::class_<TransferHandle>(m, "Transfer", R"(
-One asynchronous operation. When it is done without error the source may be reused and the bytes are
-at the destination. Dropping it changes nothing: the transfer goes on, and keeps its memory alive.
+One asynchronous operation. When it is done without error the source may be reused and the bytes are at the
+destination. Dropping it changes nothing: the transfer continues, and keeps its memory alive.
 
 ``await transfer`` is ``transfer.wait()`` for asyncio. ``asyncio.gather(a, b)`` and ``asyncio.wait_for(a, 5)``
 take transfers as they are; for a task, ``asyncio.ensure_future(a)`` (create_task wants a coroutine).
@@ -155,40 +155,41 @@ Cancelling ends the waiting, not the transfer.)")
 Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any number of threads may wait.
 
 Returns the old value for ``fetch_add`` and ``compare_swap``, the number of bytes for ``recv``, else None.
-Raises TransferTimeout when the time is over (the transfer goes on), or what ended the transfer: PeerLost,
-VerbsError, ... whose ``effect`` tells what may have been written.)")
+Raises TransferTimeout when the time is over (the transfer continues), or the error that ended the transfer:
+PeerLost, VerbsError, ... whose ``effect`` states what may have been written.)")
       .def_property_readonly(
           "done", [](const TransferHandle& handle) { return handle.transfer->done(); },
           "Whether it has ended, with or without error. Never blocks.")
       .def_property_readonly(
           "nbytes", [](const TransferHandle& handle) { return handle.transfer->nbytes(); },
-          "Bytes of all its arrays; of a recv, those there is room for.")
+          "Bytes of all its arrays; for a recv, the room.")
       .def_property_readonly(
           "timeout", [](const TransferHandle& handle) { return handle.endpoint->timeout(); },
-          "Bound of a wait that is given none, seconds: the Endpoint's.")
+          "Default bound of a wait, in seconds: the Endpoint's.")
       .def_property_readonly(
           "route", [](const TransferHandle& handle) { return handle.transfer->route(); },
           "The route it takes.")
       .def_property_readonly("times", &times_of, R"(
-When it was what, in seconds of ``time.monotonic()``, or None: it was begun while ``zh.keep_times()`` was off, as it is unless
-asked for. A dict: ``"asked"``, when the call made it; ``"begun"``, when a device, a CPU or a GPU was first given a part of it to
-move (a GPU may have other work to do first); ``"ended"``, when it was done, with or without error. Those that have not
-come yet are missing, as is ``"begun"`` of what nothing of this process moves: a recv whose bytes came along with the
-message.)")
+Times of its stages in seconds of ``time.monotonic()``, or None if it was begun while ``zh.keep_times()`` was
+off, the default. A dict: ``"asked"``, when the call made it; ``"begun"``, when a device, a CPU or a GPU first
+got a part of it to move (a GPU may have other work to do first); ``"ended"``, when it was done, with or
+without error. Stages not reached yet are missing, as is ``"begun"`` where this process moves nothing: a recv
+whose bytes came with the message.)")
       .def(
           "wait_on",
           [](const TransferHandle& handle, const py::object& stream, Timeout timeout) {
             return wait_on(handle, stream, timeout);
           },
           py::arg("stream"), py::arg("timeout") = py::none(), R"(
-Have a GPU stream wait for this transfer: what the stream is given from now on begins once it is done. The call
-itself waits for nothing. stream: as for ``Peer.write``, of any GPU of this process.
+Make a GPU stream wait for this transfer: later work of the stream begins once it is done. The call itself does
+not wait. stream: as for ``Peer.write``, of any GPU of this process.
 
-Returns a Transfer that is done when the stream goes on. The stream waits at most `timeout` seconds (default:
-the Endpoint's), counted from when it gets there. If the transfer is not done by then, or fails, the stream
-goes on all the same: a RuntimeWarning says so, and wait() of what this call returned raises TransferTimeout,
-or what ended the transfer. Raises at once what ended a transfer that has failed already; RouteUnavailable
-(the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a kernel of one thread.)")
+Returns a Transfer that is done when the stream continues. The stream waits at most `timeout` seconds (default:
+the Endpoint's), counted from when it reaches the wait. If the transfer is not done by then, or fails, the
+stream continues anyway: a RuntimeWarning reports it, and wait() of the returned Transfer raises
+TransferTimeout, or the error that ended the transfer. If the transfer has failed already, raises its error at
+once; RouteUnavailable (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a
+kernel of one thread.)")
       .def("__await__",
            [](const py::object& self) {
              return py::module_::import("zerohop.aio").attr("await_transfer")(self);
@@ -196,11 +197,11 @@ or what ended the transfer. Raises at once what ended a transfer that has failed
       .def("__repr__", &describe_transfer);
 
   m.def("keep_times", &engine::Times::keep, py::arg("on") = true, R"(
-Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
-each of them three looks at the clock. In a notebook a Transfer draws its own.)");
+Whether to record ``Transfer.times`` for the Transfers that this process begins from now on. Off by default: it
+costs three clock reads per Transfer. In a notebook a Transfer draws its own.)");
 
   m.def("outcome", &outcome_of_transfer, py::arg("of"), py::arg("late"),
-        "What it has ended with; if it has not, TransferTimeout after `late` seconds.");
+        "Its result or error; if it has not ended, TransferTimeout after `late` seconds.");
 }
 
 }  // namespace zerohop::bindings

@@ -27,7 +27,7 @@ using DomainClass = py::class_<ProtectionDomain, std::shared_ptr<ProtectionDomai
 // Access that a read-only array allows: being read, with any of the optional hints.
 constexpr int kReadOnly = int{IBV_ACCESS_REMOTE_READ} | int{IBV_ACCESS_OPTIONAL_RANGE};
 
-// All that the device knows.
+// All access rights that the device knows.
 int full_access(const Device& device) {
   const int atomics = device.has_atomics() ? int{IBV_ACCESS_REMOTE_ATOMIC} : 0;
   return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | atomics;
@@ -77,13 +77,13 @@ std::optional<AsyncEvent> async_event(Device& device, double timeout) {
   const Deadline deadline = Deadline::after(Deadline::Seconds{timeout});
   for (;;) {
     if (auto event = device.next_async_event()) return event;
-    // Another thread may take the event that ends this wait: then wait for what is left.
+    // Another thread may take the event that ended this wait: then wait for the remaining time.
     const double left = timeout > 0 ? deadline.remaining_ms() / 1000.0 : timeout;
     if (!wait_readable(device.async_fd(), left)) return std::nullopt;
   }
 }
 
-// [lowest, one past the highest) byte that the array touches.
+// Registers [lowest, one past the highest) byte that the array touches.
 std::shared_ptr<VerbsRegion> register_region(const std::shared_ptr<ProtectionDomain>& domain,
                                              py::object array, std::optional<int> access) {
   hold_storage(array);
@@ -121,7 +121,7 @@ void bind_verbs_device(py::module_& m, DeviceClass& device) {
           "\"RoCE v2\", \"RoCE v1\", \"InfiniBand\" or \"unknown kind\".")
       .def_property_readonly(
           "provider", [](const Device& d) { return d.verbs().provider; },
-          "Who fills the verbs table: \"libibverbs\" or \"softhca\".")
+          "The implementation of the verbs table: \"libibverbs\" or \"softhca\".")
       .def_property_readonly(
           "gid", [](const Device& d) { return rdma::gid_text(d.gid().value); },
           "The address of the port, written as an IPv6 address.")
@@ -134,7 +134,7 @@ void bind_verbs_device(py::module_& m, DeviceClass& device) {
       .def_property_readonly("attributes", device_attributes,
                              "Limits of the device (man ibv_query_device); sizes in bytes.")
       .def_property_readonly("port_attributes", port_attributes,
-                             "State of the port, asked anew (man ibv_query_port); sizes in bytes.")
+                             "State of the port, queried now (man ibv_query_port); sizes in bytes.")
       .def("pd", &ProtectionDomain::create, "A new protection domain on this device.")
       .def("async_event", async_event, py::arg("timeout") = 0.0, R"(
 The next asynchronous event, or None when none comes within timeout seconds (man
@@ -147,7 +147,7 @@ ibv_get_async_event).)")
 }
 
 void bind_async_event(py::module_& m) {
-  py::class_<AsyncEvent>(m, "AsyncEvent", "Something that happened to a device, port or queue.")
+  py::class_<AsyncEvent>(m, "AsyncEvent", "An asynchronous event of a device, port or queue.")
       .def_property_readonly(
           "type", [](const AsyncEvent& e) { return rdma::event_name(e.type); },
           "\"QP_FATAL\", \"PORT_ERR\", ...: ibv_event_type without its prefix.")
@@ -184,7 +184,7 @@ BufferError for write access to a read-only array (man ibv_reg_mr).)")
 void bind_verbs(py::module_& m) {
   bind_async_event(m);
   bind_verbs_memory(m);
-  // Both before any method: signatures name the other class.
+  // Both classes before any method: signatures name the other class.
   DeviceClass device(m, "Device", R"(
 An open verbs device and one of its ports (man ibv_open_device).
 

@@ -17,7 +17,7 @@ namespace {
 
 using rdma::CompletionQueue;
 
-// A copy of one ibv_wc. On errors only wr_id, status, qp_num and vendor_err mean something.
+// A copy of one ibv_wc. On errors only wr_id, status, qp_num and vendor_err are valid.
 struct WorkCompletion {
   ibv_wc wc;
 
@@ -83,7 +83,7 @@ void bind_work_completion(py::module_& m) {
           "byte_len", [](const WorkCompletion& c) { return c.ok() ? c.wc.byte_len : 0; },
           "Bytes that arrived (receives and reads); 0 on errors.")
       .def_property_readonly("imm_data", &WorkCompletion::immediate,
-                             "The immediate value that came along, or None.")
+                             "The immediate value received, or None.")
       .def_property_readonly("qp_num", [](const WorkCompletion& c) { return c.wc.qp_num; })
       .def_property_readonly("vendor_err", [](const WorkCompletion& c) { return c.wc.vendor_err; })
       .def("__repr__", describe_completion);
@@ -96,20 +96,20 @@ void bind_verbs_completion(py::module_& m) {
   py::class_<CompletionQueue, std::shared_ptr<CompletionQueue>>(m, "CompletionQueue", R"(
 Where requests of queue pairs end (man ibv_create_cq).
 
-depth: how many completions fit; more of them than that are lost for good (CQ_ERR).)")
+depth: how many completions fit; further ones are lost for good (CQ_ERR).)")
       .def(py::init(&CompletionQueue::create), py::arg("device"), py::arg("depth") = 256)
       .def_property_readonly("depth", &CompletionQueue::depth)
       .def("resize", &CompletionQueue::resize, py::arg("depth"),
            "Change the depth (man ibv_resize_cq).")
       .def("poll", poll_completions, py::arg("max") = 16,
-           "The completions that are there, at most max of them; never waits.")
+           "The available completions, at most max of them; never waits.")
       .def(
           "arm", [](CompletionQueue& q) { driver::check_errno(q.arm(), "ibv_req_notify_cq"); },
           R"(
-Ask for one event at the next completion. Poll once more afterwards: a completion that came before
+Ask for one event at the next completion. Poll once more afterwards: a completion that arrived before this call
 gives no event (man ibv_req_notify_cq).)")
       .def("wait", wait_completion, py::arg("timeout") = 30.0,
-           "Wait for the event that arm() asked for; False when timeout seconds have passed.")
+           "Wait for the event that arm() requested; False when timeout seconds have passed.")
       .def("__repr__", [](const CompletionQueue& q) {
         return "<CompletionQueue of " + q.device().name() + ", depth " + std::to_string(q.depth()) +
                ">";

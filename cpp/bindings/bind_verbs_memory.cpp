@@ -74,8 +74,8 @@ std::uint64_t LocalElements::nbytes() const noexcept {
 
 namespace {
 
-// A slice that reaches beyond the region is refused, not clamped: fewer bytes would move than
-// asked.
+// A slice that reaches beyond the region is refused, not clamped: otherwise fewer bytes would move
+// than requested.
 VerbsSlice slice_of(const std::shared_ptr<VerbsRegion>& region, Shown<py::slice> shown) {
   const py::handle key = shown.object;
   if (!PySlice_Check(key.ptr())) {
@@ -89,7 +89,7 @@ VerbsSlice slice_of(const std::shared_ptr<VerbsRegion>& region, Shown<py::slice>
   if (step != 1) throw py::value_error("a memory region is sliced in bytes with step 1");
   const auto nbytes = static_cast<py::ssize_t>(region->get().nbytes());
   const auto inside = [nbytes](py::ssize_t at) { return at >= -nbytes && at <= nbytes; };
-  if (!inside(start) || (!inside(stop) && stop != PY_SSIZE_T_MAX)) {  // which stands for no end
+  if (!inside(start) || (!inside(stop) && stop != PY_SSIZE_T_MAX)) {  // the latter: no end given
     throw py::index_error("slice " + py::str(key).cast<std::string>() +
                           " reaches beyond the region of " + std::to_string(nbytes) + " bytes");
   }
@@ -105,7 +105,7 @@ std::string describe_region(const VerbsRegion& region) {
          rdma::hex(static_cast<unsigned>(mr.access())) + ">";
 }
 
-// A property of the live region.
+// A property of the open region.
 template <auto member>
 auto property() {
   return [](const VerbsRegion& region) { return (region.get().*member)(); };
@@ -114,7 +114,7 @@ auto property() {
 }  // namespace
 
 void bind_verbs_memory(py::module_& m) {
-  // Both before any method: signatures name the other class.
+  // Both classes before any method: signatures name the other class.
   py::class_<VerbsRegion, std::shared_ptr<VerbsRegion>> region(m, "MemoryRegion", R"(
 Registered bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
 

@@ -1,4 +1,4 @@
-// zh.verbs: work requests and how they are posted.
+// zh.verbs: work requests and posting.
 #include <arpa/inet.h>
 #include <pybind11/stl.h>
 
@@ -48,7 +48,7 @@ void check_presence(bool given, bool needed, const char* argument, const Verb& o
                         argument);
 }
 
-// Python integers wrap as the adapter's 64-bit arithmetic does, so that -1 can be added.
+// Python integers wrap like the adapter's 64-bit arithmetic, so that -1 can be added.
 std::uint64_t wrap(const py::int_& value) {
   const unsigned long long wrapped = PyLong_AsUnsignedLongLongMask(value.ptr());
   if (PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -110,7 +110,7 @@ std::string describe_request(const SendRequest& request) {
   const int error_number = driver::errno_of(result);
   const rdma::QueuePairOptions& granted = queue_pair.options();
   std::string message = errno_message(call, error_number) + ": request " + std::to_string(index) +
-                        " of " + std::to_string(count) + " and those after it were not taken; ";
+                        " of " + std::to_string(count) + " and those after it were not accepted;  ";
   if (error_number == ENOMEM) {
     message += "the queue is full (send_depth " + std::to_string(granted.send_depth) +
                ", receive_depth " + std::to_string(granted.receive_depth) +
@@ -152,7 +152,7 @@ void post_receive(rdma::QueuePair& queue_pair, py::object local, std::uint64_t w
   if (result != 0) throw_not_taken(queue_pair, 0, 1, "ibv_post_recv", result);
 }
 
-// The constructor of SendRequest and QueuePair.post_send take the same arguments.
+// Shared by the constructor of SendRequest and QueuePair.post_send.
 template <typename Define>
 void with_request_arguments(Define define) {
   define(py::arg("op"), py::arg("local") = py::none(), py::kw_only(),
@@ -171,7 +171,7 @@ local: a MemoryRegion, a slice of one, a sequence of those, or None for no bytes
 remote: (address, rkey) for write, read and atomics; atomics need an address that 8 divides.
 imm: 32-bit value of the *_with_imm operations, delivered in the receiver's WC.imm_data.
 add: for fetch_add; compare, swap: for compare_swap; modulo 2**64.
-wr_id: 64-bit number that comes back in WC.wr_id.
+wr_id: 64-bit number returned in WC.wr_id.
 signaled: whether a successful end shows in the completion queue; errors always do.
 inline: copy the bytes while posting; the memory may then be reused at once.
 fence: start only after all earlier reads and atomics have ended.
@@ -197,12 +197,12 @@ void bind_verbs_post(py::module_& m, QueuePairClass& queue_pair) {
   with_request_arguments([&](const auto&... arguments) {
     queue_pair.def("post_send", post_one, arguments...,
                    "Post one request; the arguments are those of SendRequest. Raises VerbsError "
-                   "when it is not taken, for instance because the queue is full.");
+                   "when it is not accepted, for instance because the queue is full.");
   });
   queue_pair
       .def("post_many", post_chain, py::arg("requests"), R"(
-Post SendRequests as one chain with one doorbell. Raises VerbsError naming the first request that
-was not taken; those before it were.)")
+Post SendRequests as one chain with one doorbell. Raises VerbsError naming the first request that was not
+accepted; those before it were.)")
       .def("post_receive", post_receive, py::arg("local") = py::none(), py::kw_only(),
            py::arg("wr_id") = 0, R"(
 Offer memory to one incoming send, or to one write_with_imm, which needs none (man ibv_post_recv).

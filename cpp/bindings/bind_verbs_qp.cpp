@@ -58,7 +58,7 @@ QueuePairAddress from_bytes(const py::bytes& encoded) {
   if (bytes.size() != kAddressBytes) {
     throw ProtocolError("a queue pair address has " + std::to_string(kAddressBytes) +
                         " bytes, not " + std::to_string(bytes.size()) +
-                        ": pass what QueuePairAddress.to_bytes() gave");
+                        ": pass what QueuePairAddress.to_bytes() returned");
   }
   QueuePairAddress address;
   address.number = take<std::uint32_t>(bytes);
@@ -70,14 +70,14 @@ QueuePairAddress from_bytes(const py::bytes& encoded) {
   address.reads_in = take<std::uint8_t>(bytes);
   address.reads_out = take<std::uint8_t>(bytes);
   if (rdma::mtu_bytes(address.mtu) == 0) {
-    throw ProtocolError("these bytes are no queue pair address: its MTU is none of verbs");
+    throw ProtocolError("these bytes are not a queue pair address: the MTU is invalid");
   }
   return address;
 }
 
 void bind_address(py::module_& m) {
   py::class_<QueuePairAddress>(m, "QueuePairAddress", R"(
-What the other side must know to connect: a plain value; to_bytes() may travel over any channel.)")
+What the other side needs to connect: a plain value; to_bytes() may travel over any channel.)")
       .def_readonly("number", &QueuePairAddress::number, "Queue pair number, 24 bits.")
       .def_readonly("psn", &QueuePairAddress::psn, "First packet sequence number sent, 24 bits.")
       .def_property_readonly("gid", [](const QueuePairAddress& a) { return rdma::gid_text(a.gid); })
@@ -85,12 +85,12 @@ What the other side must know to connect: a plain value; to_bytes() may travel o
       .def_property_readonly(
           "mtu", [](const QueuePairAddress& a) { return rdma::mtu_bytes(a.mtu); }, "In bytes.")
       .def_readonly("reads_in", &QueuePairAddress::reads_in,
-                    "Reads and atomics that this side serves at once.")
+                    "Most reads and atomics that this side serves at once.")
       .def_readonly("reads_out", &QueuePairAddress::reads_out,
-                    "Reads and atomics that this side has outstanding at most.")
+                    "Most reads and atomics that this side has outstanding.")
       .def("to_bytes", to_bytes)
       .def_static("from_bytes", from_bytes, py::arg("encoded"),
-                  "Raises ProtocolError for anything that to_bytes() did not give.")
+                  "Raises ProtocolError for anything that to_bytes() did not return.")
       .def(
           "__eq__",
           [](const QueuePairAddress& a, const py::object& other) {
@@ -158,7 +158,7 @@ void bind_constructor(QueuePairClass& cls) {
 void bind_states(QueuePairClass& cls) {
   cls.def("init", &QueuePair::to_init, py::arg("access") = py::none(), WithoutGil(),
           "RESET to INIT; access: the remote operations that peers may do, as Access flags; by "
-          "default all that the device knows.")
+          "default all that the device supports.")
       .def("rtr", &QueuePair::to_ready_to_receive, py::arg("remote"), WithoutGil(),
            "INIT to RTR: receive from the queue pair at the remote address.")
       .def("rts", &QueuePair::to_ready_to_send, py::arg("remote"), WithoutGil(),
@@ -166,9 +166,9 @@ void bind_states(QueuePairClass& cls) {
       .def("connect", &QueuePair::connect, py::arg("remote"), WithoutGil(),
            "RESET to RTS through init, rtr and rts.")
       .def("error", &QueuePair::to_error, WithoutGil(),
-           "To ERR: what is posted ends with IBV_WC_WR_FLUSH_ERR.")
+           "To ERR: posted requests end with IBV_WC_WR_FLUSH_ERR.")
       .def("reset", &QueuePair::to_reset, WithoutGil(),
-           "To RESET: what is posted vanishes without a completion.")
+           "To RESET: posted requests vanish without a completion.")
       .def_property_readonly(
           "state", [](const QueuePair& q) { return rdma::state_name(q.state()); },
           "\"RESET\", \"INIT\", \"RTR\", \"RTS\", \"SQD\", \"SQE\" or \"ERR\", asked of the "
@@ -182,10 +182,10 @@ void bind_verbs_queue_pair(py::module_& m) {
   QueuePairClass cls(m, "QueuePair", R"(
 A reliable-connected (RC) queue pair, from RESET to RTS and back (man ibv_create_qp, ibv_modify_qp).
 
-cq takes the completions of both directions unless receive_cq is given. Depths count work requests,
-*_sge count scatter/gather elements; the device may grant more or less, see options. timeout: the
-local ACK timeout is 4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the
-pause that a receiver without posted receives asks for (12: 0.64 ms).)");
+cq takes the completions of both directions unless receive_cq is given. Depths count work requests, *_sge count
+scatter/gather elements; the device may grant more or less, see options. timeout: the local ACK timeout is
+4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the pause that a receiver without
+posted receives requests (12: 0.64 ms).)");
   bind_constructor(cls);
   bind_states(cls);
   bind_verbs_post(m, cls);

@@ -8,7 +8,7 @@
 namespace zerohop::bindings {
 namespace {
 
-// What the view points into; ends with it.
+// What the view points into; destroyed with the view.
 struct ExportedBuffer {
   Dims shape;
   Dims strides;
@@ -46,7 +46,7 @@ bool is_fortran_contiguous(const Layout& layout) {
   return reversed.is_contiguous();
 }
 
-// Why the consumer cannot have what its flags demand; null when it can.
+// Why the consumer's flags cannot be satisfied; null when they can.
 const char* refusal(const ExportedArray& array, int flags) {
   const auto asks = [flags](int wanted) { return (flags & wanted) == wanted; };
   if (array.device != "cpu") {

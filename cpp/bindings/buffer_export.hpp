@@ -1,7 +1,7 @@
 // The buffer protocol (PEP 3118), producer side: for memoryview(m) and numpy.asarray(m).
 //
-// The view keeps the owner of the bytes, so closing the exporter does not pull them away.
-// (pybind11's own py::buffer_protocol keeps nothing but the exporter.)
+// The view keeps the owner of the bytes, so closing the exporter does not invalidate it.
+// (pybind11's own py::buffer_protocol keeps only the exporter.)
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -15,15 +15,15 @@ namespace zerohop::bindings {
 // Whether the buffer protocol can name the type: not bfloat16, float8_*, complex32.
 bool has_buffer_format(DType dtype) noexcept;
 
-// 0, or -1 with a Python error set. Types without a format leave as unsigned integers of the same
-// width, to be viewed by the consumer.
+// Returns 0, or -1 with a Python error set. Types without a format are exported as unsigned
+// integers of the same width; the consumer has to view them.
 int fill_buffer(PyObject* exporter, Py_buffer* view, int flags,
                 const ExportedArray& array) noexcept;
 
-// What a getbufferproc does: what is thrown, as of objects that were never made, is a BufferError.
+// Body of a getbufferproc: turns exceptions, such as those of half-made objects, into BufferError.
 template <typename Fill>
 int fill_or_raise(Py_buffer* view, Fill&& fill) noexcept {
-  view->obj = nullptr;  // what CPython wants to see after a failure
+  view->obj = nullptr;  // required by CPython after a failure
   try {
     return fill();
   } catch (const std::exception& error) {
@@ -32,7 +32,7 @@ int fill_or_raise(Py_buffer* view, Fill&& fill) noexcept {
   }
 }
 
-// For py::custom_type_setup: gives the type a buffer, filled by `get_buffer` through fill_buffer.
+// For py::custom_type_setup: adds a buffer to the type, filled by `get_buffer` with fill_buffer.
 void add_buffer_protocol(PyHeapTypeObject* type, getbufferproc get_buffer) noexcept;
 
 }  // namespace zerohop::bindings

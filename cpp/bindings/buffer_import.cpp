@@ -11,15 +11,15 @@ namespace {
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t), "strides are copied as they are");
 static_assert(std::endian::native == std::endian::little, "big-endian formats are refused below");
 
-// The view is filled where it stays: its shape may point into itself (PyBuffer_FillInfo).
+// The view must not move after it is filled: its shape may point into itself (PyBuffer_FillInfo).
 class HeldBuffer final : public Held {
  public:
-  ~HeldBuffer() override { PyBuffer_Release(&view); }  // nothing to do for an unfilled view
+  ~HeldBuffer() override { PyBuffer_Release(&view); }  // no-op for an unfilled view
   Py_buffer view{};
 };
 
-// Kind and width from a struct format of one element. The width is the view's: 'l' has 8 bytes or,
-// after '=' or '<', 4.
+// Kind and width from a struct format of one element. The width comes from the view: 'l' has 8
+// bytes or, after '=' or '<', 4.
 std::optional<DType> parse_format(std::string_view format, std::uint8_t bits) {
   if (!format.empty() && (format[0] == '@' || format[0] == '=' || format[0] == '<')) {
     format.remove_prefix(1);
@@ -65,7 +65,7 @@ DType view_dtype(py::handle object, const Py_buffer& view) {
   refuse_format(object, format_of(view));
 }
 
-// ml_dtypes adds bfloat16 and float8 to numpy as types without a format, but with a name.
+// ml_dtypes adds bfloat16 and float8 to numpy as types that have a name but no format.
 std::optional<DType> named_dtype(py::handle object) {
   const py::object numpy_dtype = py::getattr(object, "dtype", py::none());
   const auto name = py::str(py::getattr(numpy_dtype, "name", py::none())).cast<std::string>();
@@ -73,8 +73,8 @@ std::optional<DType> named_dtype(py::handle object) {
   return DType::parse(name);
 }
 
-// The array's format was asked for and refused (the Python error is set). Fills the view without it
-// where the dtype's name is enough; nothing where __dlpack__ may know more.
+// The array refused to give its format (the Python error is set). Fills the view without it where
+// the dtype's name is enough; returns nothing where __dlpack__ may know more.
 std::optional<DType> fill_without_format(py::handle object, Py_buffer& view) {
   const py::error_already_set refusal;
   if (const auto dtype = named_dtype(object)) {
@@ -110,7 +110,7 @@ bool import_buffer(py::handle object, ImportedArray& array) {
   const auto ndim = static_cast<std::size_t>(view.ndim);
   const std::span shape(view.shape, ndim);
   const auto address = reinterpret_cast<std::uintptr_t>(view.buf);
-  // ctypes leaves the strides of its arrays out, although they were asked for.
+  // ctypes omits the strides of its arrays, although they were requested.
   array.layout = view.strides == nullptr
                      ? Layout::contiguous(address, *dtype, shape)
                      : Layout{address, *dtype, Dims(shape), Dims(std::span(view.strides, ndim))};

@@ -7,11 +7,11 @@
 
 namespace zerohop::bindings {
 
-// False when the object has no buffer, or has one that __dlpack__ can stand in for. Throws
-// py::type_error for elements that are no supported dtype.
+// False when the object has no buffer, or one for which __dlpack__ can substitute. Throws
+// py::type_error for elements of an unsupported dtype.
 bool import_buffer(py::handle object, ImportedArray& array);
 
-// Of the elements of a view with its format; nothing: it is no supported one.
+// The dtype of a view with a format; nothing: not supported.
 std::optional<DType> dtype_of(const Py_buffer& view);
 
 }  // namespace zerohop::bindings

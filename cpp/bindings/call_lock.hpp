@@ -1,4 +1,4 @@
-// What the calls of a World have in common, as its threads make them.
+// What the calls of a World share across its threads.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,7 +16,7 @@ namespace zerohop::bindings::collective {
 
 namespace py = pybind11;
 
-// Held by the thread whose call runs. Who waits for it has let go of the GIL.
+// Held by the thread whose call runs. Threads that wait for it do not hold the GIL.
 class CallLock {
  public:
   CallLock() : lock_(PyThread_allocate_lock()) {
@@ -45,7 +45,7 @@ class CallLock {
     return true;
   }
   bool is_mine() const noexcept { return owner_ == PyThread_get_thread_ident(); }
-  // Does nothing for a thread that does not hold it: one whom a signal has interrupted does not
+  // Does nothing for a thread that does not hold it: after an interrupting signal the caller cannot
   // know.
   void release() noexcept {
     if (!is_mine()) return;
@@ -58,10 +58,10 @@ class CallLock {
   static constexpr unsigned long kNobody = PYTHREAD_INVALID_THREAD_ID;
 
   PyThread_type_lock lock_;
-  unsigned long owner_ = kNobody;  // read and written with the GIL
+  unsigned long owner_ = kNobody;  // accessed with the GIL held
 };
 
-// The lock, if no thread holds it, to the end of the scope.
+// The lock, if it was free, for the scope.
 class TryLock {
  public:
   explicit TryLock(CallLock& lock) noexcept : lock_(lock), mine_(lock.try_acquire()) {}
@@ -78,7 +78,7 @@ class TryLock {
   bool mine_;
 };
 
-// A timeout as the program has given it, None for `usual`. nullopt: validation is left to Python.
+// A timeout as passed by the program, `usual` for None. nullopt: Python validates.
 inline std::optional<double> seconds_in(py::handle given, double usual) {
   if (given.is_none()) return usual;
   double seconds = 0;

@@ -1,4 +1,4 @@
-// Names in what ranks tell each other, padded with zeros.
+// Names in messages between ranks, zero-padded.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -16,12 +16,12 @@ namespace py = pybind11;
 
 inline engine::collective::DTypeName to_dtype_name(const std::string& name) {
   engine::collective::DTypeName padded{};
-  if (name.size() > padded.size()) throw py::value_error("a dtype's name has 24 bytes at most");
+  if (name.size() > padded.size()) throw py::value_error("a dtype's name has at most 24 bytes");
   std::ranges::copy(name, padded.begin());
   return padded;
 }
 
-// Of another rank, perhaps, and shown in messages.
+// May come from another rank, and is displayed.
 inline py::str to_str(const engine::collective::DTypeName& name) {
   const std::string_view text(name.data(), std::ranges::find(name, '\0') - name.begin());
   return wire_text(text, 4 * name.size());

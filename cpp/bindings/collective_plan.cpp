@@ -15,9 +15,9 @@ using engine::collective::Kind;
 using engine::collective::Move;
 using OfRank = engine::collective::Rank;
 
-constexpr OfRank kFew = 8;  // ranks: more take several steps for what all of them exchange
+constexpr OfRank kFew = 8;  // ranks: with more, all-to-all exchanges take several steps
 
-// Block `number` of `count` equal ones; all of it where it is not cut.
+// Block `number` of `count` equal ones; all of it if the array is not divided.
 struct Cut {
   std::byte* begin = nullptr;
   std::uint64_t nbytes = 0;
@@ -85,7 +85,7 @@ void Plan::keep_own(const std::byte* source, std::byte* target, std::uint64_t nb
   own_nbytes = nbytes;
 }
 
-// The other ranks, beginning behind this one: no receiver is everybody's first.
+// The other ranks, starting after this one, so that no rank is the first receiver of all others.
 template <typename Each>
 void Plan::others(Each&& each) const {
   for (Rank step = 1; step < place_.size; ++step) each((place_.rank + step) % place_.size);
@@ -106,7 +106,7 @@ bool Plan::broadcast(py::handle array, const HostArray* flat) {
   return true;
 }
 
-// Between blocks of `many`, one for each rank, and `one`: scatter and gather.
+// For scatter and gather: between `many`, one block per rank, and `one`.
 bool Plan::with_root(bool gathers, py::handle target, const HostArray* one, const HostArray* many) {
   const auto root = static_cast<Rank>(place_.root);
   if (!one || one->nbytes() > kEager || (!gathers && !one->writable())) return false;

@@ -1,4 +1,4 @@
-// Calls of collectives among a few ranks, with small arrays of the host: which bytes go where.
+// Collective calls among a few ranks with small host arrays: which bytes go where.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -13,35 +13,35 @@
 
 namespace zerohop::bindings::collective {
 
-// Where the call is made.
+// Which rank makes the call, and of how many.
 struct Place {
   engine::collective::Rank rank = 0;
   engine::collective::Rank size = 1;
   std::int32_t root = engine::collective::kNoRoot;
 };
 
-// The moves of one call, whose labels lack its number and its digest still, and the block that does
-// not leave this rank. Its vectors keep their room for the next call.
+// The moves of one call, whose labels still lack its number and its digest, and the block that
+// stays on this rank. Its vectors keep their capacity for the next call.
 class Plan {
  public:
-  // False: something about them is unusual, or wrong: then the usual way has its say. target: what
-  // is written, None of a broadcast; source: what is sent, of a broadcast the array. Either may be
-  // None where a rank has none.
+  // False: something about the arguments is unusual or wrong; use the general path. target: the
+  // array written, None for a broadcast; source: the array sent, for a broadcast the array. Either
+  // may be None where a rank has none.
   bool make(const engine::Endpoint& endpoint, const Place& place, engine::collective::Kind kind,
             py::handle target, py::handle source);
-  // The same of send_recv: to, from: no rank.
+  // The same for send_recv; to, from: ranks, or none.
   bool make_pair(const engine::Endpoint& endpoint, const Place& place,
                  std::optional<engine::collective::Rank> to, py::handle source,
                  std::optional<engine::collective::Rank> from, py::handle target);
-  // The program has its arrays back.
+  // Releases the program's arrays.
   void release() noexcept;
 
   std::vector<engine::collective::Move> sends, receives;
   const std::byte* own_source = nullptr;
   std::byte* own_target = nullptr;
   std::uint64_t own_nbytes = 0;
-  engine::collective::Call call;  // as the log has it; the bytes only where all ranks have as many
-  py::object out;                 // what is written
+  engine::collective::Call call;  // for the log; bytes only if equal on all ranks
+  py::object out;                 // the array written
   const std::byte* out_begin = nullptr;
 
  private:
@@ -62,7 +62,7 @@ class Plan {
 
   Place place_;
   HostArray source_, target_;
-  std::optional<DType> named_;  // whose name the call has
+  std::optional<DType> named_;  // the dtype named in the call
 };
 
 }  // namespace zerohop::bindings::collective

@@ -33,13 +33,13 @@ inline py::tuple to_tuple(std::span<const std::int64_t> values) {
   return tuple;
 }
 
-// len() as numpy has it: the first dimension; a scalar has none.
+// len() as in numpy: the first dimension; a scalar has none.
 inline std::int64_t layout_length(const Layout& layout) {
   if (layout.ndim() == 0) throw py::type_error("len() of an array without dimensions");
   return layout.shape[0];
 }
 
-// shape, dtype, strides, ... of a class whose layout `layout_of` gives.
+// shape, dtype, strides, ... of a class whose layout `layout_of` returns.
 template <typename Type, typename LayoutOf>
 void bind_layout_properties(Type& type, LayoutOf layout_of) {
   using Class = typename Type::type;

@@ -22,7 +22,7 @@ using engine::RemoteMemory;
                        remedy);
 }
 
-// A Python int, also of a NumPy integer. A bool is one too, but never what was meant.
+// A Python int or NumPy integer. A bool is an int too, but surely a mistake.
 py::object demand_int(py::handle object, const char* what) {
   if (PyBool_Check(object.ptr()) || !PyIndex_Check(object.ptr())) refuse(what, "an int", object);
   if (PyLong_CheckExact(object.ptr())) return py::reinterpret_borrow<py::object>(object);
@@ -31,7 +31,7 @@ py::object demand_int(py::handle object, const char* what) {
   return number;
 }
 
-// nullopt: it does not fit.
+// nullopt: out of range.
 std::optional<std::int64_t> small_int(py::handle object, const char* what) {
   int overflow = 0;
   const long long number = PyLong_AsLongLongAndOverflow(demand_int(object, what).ptr(), &overflow);
@@ -101,7 +101,8 @@ const Memory& demand_memory(py::handle object, const char* what) {
   if (find_remote(object)) refuse(what, "a Memory", object, ", which is another Endpoint's");
   const bool grant = py::isinstance<engine::Grant>(object);
   refuse(what, "a Memory", object,
-         grant ? ": give its .remote to the peer, by pickle say" : ": register the array first");
+         grant ? ": send its .remote to the peer, for example by pickle"
+               : ": register the array first");
 }
 
 const RemoteMemory* find_remote(py::handle object) { return find_instance<RemoteMemory>(object); }
@@ -127,7 +128,7 @@ engine::Notification demand_notification(py::handle slot, py::handle value) {
 
 namespace {
 
-// PyTorch's, which is asked for with each transfer; null: the object has no such attribute.
+// PyTorch's, looked up with each transfer; null: the object has no such attribute.
 py::object torch_handle(py::handle object) {
   static PyObject* const name = PyUnicode_InternFromString("cuda_stream");
   auto handle = py::reinterpret_steal<py::object>(PyObject_GetAttr(object.ptr(), name));
@@ -137,7 +138,7 @@ py::object torch_handle(py::handle object) {
   return handle;
 }
 
-// The handle inside an object that stands for a stream; what is none comes back as it is.
+// The handle inside a stream object; returns any other object unchanged.
 py::object stream_handle(py::handle object) {
   if (PyLong_Check(object.ptr())) return py::reinterpret_borrow<py::object>(object);
   if (py::object handle = torch_handle(object)) return handle;
@@ -167,7 +168,7 @@ std::optional<driver::CudaStream> demand_stream(py::handle object) {
   const unsigned long long number = PyLong_AsUnsignedLongLong(handle.ptr());
   if (PyErr_Occurred() != nullptr) {
     PyErr_Clear();
-    throw py::value_error("stream is no handle of a stream: " +
+    throw py::value_error("stream is not the handle of a stream: " +
                           py::str(handle).cast<std::string>());
   }
   return reinterpret_cast<driver::CudaStream>(number);

@@ -1,5 +1,5 @@
-// Arguments that users get wrong: taken as they come and checked by hand. pybind11's own refusal
-// prints every argument, whole arrays and the secrets in addresses included.
+// Arguments that users get wrong: accepted as any object and checked by hand. pybind11's own error
+// message prints every argument, including whole arrays and the secrets in addresses.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -22,12 +22,12 @@ struct Shown {
   py::handle object;
 };
 
-// Seconds; None leaves it to the Endpoint. Refuses anything else when the call is dispatched.
+// Seconds; None: the Endpoint's default. Rejects anything else when the call is dispatched.
 struct Timeout {
   std::optional<double> seconds;
 };
 
-// The class name alone, without its module, behind "a " or "an ".
+// The class name alone, without its module, preceded by "a " or "an ".
 std::string type_name(py::handle object);
 std::string a_type_name(py::handle object);
 
@@ -38,19 +38,19 @@ std::string demand_str(py::handle object, const char* what);
 std::string demand_device(py::handle object);
 std::string demand_route(py::handle object);  // None: any, ""
 const engine::Memory& demand_memory(py::handle object, const char* what);
-// `local` is the other array of the same call: for messages.
+// `local` is the other array of the same call, for messages.
 const engine::RemoteMemory& demand_remote(py::handle object, const char* what,
                                           py::handle local = {});
 std::uint32_t demand_u32(py::handle object, const char* what,
                          const char* range = "from 0 to 2**32 - 1");
-// The engine refuses a value of 0.
+// The engine rejects a value of 0.
 engine::Notification demand_notification(py::handle slot, py::handle value);
 // A stream of torch, CuPy, Numba or cuda-bindings, or a handle as an integer; None: none.
 std::optional<driver::CudaStream> demand_stream(py::handle object);
 std::uint32_t demand_slot(py::handle object);
-// 64 bits with or without sign: atomics do not care, their element type says how to read them.
+// 64 bits, signed or unsigned: atomics do not care, the element type defines how to read them.
 std::uint64_t demand_word(py::handle object, const char* what);
-// bytes, bytearray or memoryview. The message shows nothing of the object.
+// bytes, bytearray or memoryview. The message reveals nothing of the object.
 py::bytes demand_bytes(py::handle object, const char* what);
 
 // Null if it is something else.

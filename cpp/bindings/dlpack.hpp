@@ -1,4 +1,4 @@
-// dlpack.h, and what import and export share of it: type codes and device names.
+// dlpack.h, and what import and export share: type codes and device names.
 #pragma once
 
 #include ZEROHOP_DLPACK_HEADER

@@ -8,8 +8,8 @@
 namespace zerohop::bindings {
 namespace {
 
-// What a consumer gets a pointer into; it ends when the consumer calls the deleter, on any thread
-// and without the GIL: the owner knows how to be released there.
+// What a consumer receives a pointer into; destroyed when the consumer calls the deleter, on any
+// thread and without the GIL: the owner can be released there.
 template <typename Managed>
 struct Export {
   Managed managed{};
@@ -20,8 +20,8 @@ struct Export {
   static void destroy(Managed* managed) { delete static_cast<Export*>(managed->manager_ctx); }
 };
 
-// Whatever the stream of the consumer, it may start at once: bytes are placed before anybody is
-// told of them, by no stream that the consumer could have to wait for.
+// The consumer may start at once, whatever its stream: bytes are complete before their arrival is
+// reported, so there is no stream to wait for.
 void check_stream(const DLDevice& device, const py::object& stream) {
   if (stream.is_none() || stream.equal(py::int_(-1))) return;  // -1: torch, for the CPU too
   if (device.device_type == kDLCPU) {
@@ -29,8 +29,8 @@ void check_stream(const DLDevice& device, const py::object& stream) {
   }
   if (!py::isinstance<py::int_>(stream) || !(stream > py::int_(0))) {
     throw py::buffer_error(
-        "a stream of CUDA is None, -1, 1 (the default), 2 (the thread's default) or a handle above "
-        "2; 0 is none of them (array API)");
+        "a CUDA stream is None, -1, 1 (the default), 2 (the thread's default) or a handle above "
+        "2; 0 is not allowed (array API)");
   }
 }
 
@@ -48,8 +48,8 @@ DLDevice check_request(const ExportedArray& array, const DLPackRequest& request)
   return device;
 }
 
-// A dimension of at most one element never uses its stride; it gets the one of C order, so that odd
-// byte strides there do not stand in the way.
+// A dimension of at most one element never uses its stride; it gets the C-order stride, so that odd
+// byte strides there do not matter.
 Dims strides_in_elements(const Layout& layout) {
   Dims strides = Layout::contiguous(0, {kDTypeUInt, 8, 1}, layout.shape.span()).strides;
   if (layout.count() == 0) return strides;
@@ -66,7 +66,7 @@ Dims strides_in_elements(const Layout& layout) {
   return strides;
 }
 
-// An unused capsule owns what it points to; a consumer renames it.
+// An unused capsule owns its target; a consumer renames it.
 template <typename Managed>
 void destroy_capsule(PyObject* capsule) {
   constexpr bool kVersioned = std::is_same_v<Managed, DLManagedTensorVersioned>;
@@ -85,7 +85,7 @@ py::capsule make_capsule(const ExportedArray& array, DLDevice device, const char
   exported->managed.manager_ctx = exported.get();
   exported->managed.deleter = &Export<Managed>::destroy;
   DLTensor& tensor = exported->managed.dl_tensor;
-  // The standard asks for null where there is no element.
+  // The standard requires null for an empty array.
   const std::uint64_t address = array.layout.count() == 0 ? 0 : array.layout.address;
   tensor.data = reinterpret_cast<void*>(address);
   tensor.device = device;
@@ -98,7 +98,7 @@ py::capsule make_capsule(const ExportedArray& array, DLDevice device, const char
     exported->managed.flags = array.writable ? 0 : DLPACK_FLAG_BITMASK_READ_ONLY;
   }
   py::capsule capsule(&exported->managed, name, &destroy_capsule<Managed>);
-  exported.release();  // now the capsule's
+  exported.release();  // owned by the capsule now
   return capsule;
 }
 

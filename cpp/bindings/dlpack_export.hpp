@@ -10,7 +10,7 @@
 
 namespace zerohop::bindings {
 
-// The keyword arguments of __dlpack__, as the consumer gave them.
+// The keyword arguments of __dlpack__, as passed by the consumer.
 struct DLPackRequest {
   py::object stream = py::none();
   py::object max_version = py::none();
@@ -19,8 +19,8 @@ struct DLPackRequest {
 };
 
 // A "dltensor_versioned" capsule when max_version >= (1, 0), else a "dltensor". Throws
-// py::buffer_error for what cannot be shared: read-only without a version, strides that are no
-// multiple of the item size, another device, copy=True.
+// py::buffer_error for what cannot be shared: read-only without a version, strides that are not
+// multiples of the item size, another device, copy=True.
 py::capsule to_dlpack(const ExportedArray& array, const DLPackRequest& request);
 
 using DeviceTuple = py::typing::Tuple<py::int_, py::int_>;

@@ -11,7 +11,7 @@ namespace zerohop::bindings {
 namespace {
 
 constexpr std::uint32_t kMajor = 1;  // other major versions have another struct layout
-constexpr int kMinor = 3;            // the newest whose meaning this file knows
+constexpr int kMinor = 3;            // the newest minor version that this file knows
 
 template <typename Managed>
 class HeldTensor final : public Held {
@@ -89,7 +89,7 @@ bool method_says(py::handle object, PyObject* method) {
       py::reinterpret_steal<py::object>(PyObject_CallMethodNoArgs(object.ptr(), method)));
 }
 
-// The table hands out bytes without torch's own reservations, so they are repeated here.
+// The table exports bytes without torch's own checks, so they are repeated here.
 void check_bytes_are_values(py::handle tensor, DType dtype) {
   static PyObject* const requires_grad = PyUnicode_InternFromString("requires_grad");
   static PyObject* const is_conj = PyUnicode_InternFromString("is_conj");
@@ -101,14 +101,14 @@ void check_bytes_are_values(py::handle tensor, DType dtype) {
   if (dtype.code == kDTypeComplex && method_says(tensor, is_conj)) {
     throw py::buffer_error("the tensor is conjugated lazily; use its resolve_conj()");
   }
-  // Views of conjugated complex tensors are negated lazily, and nothing else is.
+  // Views of conjugated complex tensors are negated lazily; no other tensors are.
   if ((dtype.code == kDTypeComplex || dtype.code == kDTypeFloat) && method_says(tensor, is_neg)) {
     throw py::buffer_error("the tensor is negated lazily; use its resolve_neg()");
   }
 }
 
-// A torch tensor can be given other memory while it is registered (tensor.data = ..., set_()), so
-// its storage is what is owned. (zerohop.torch_storage has it keep its bytes.)
+// A torch tensor can get other memory while it is registered (tensor.data = ..., set_()), so own
+// its storage. (zerohop.torch_storage makes it keep its bytes.)
 Owner own_exporter(py::handle object, DType dtype) {
   static PyObject* const untyped_storage = PyUnicode_InternFromString("untyped_storage");
   if (class_attribute(object, untyped_storage) == nullptr) return own_object(object);
@@ -130,8 +130,8 @@ void take_versioned(py::handle capsule, ImportedArray& array) {
   if (PyCapsule_SetName(capsule.ptr(), kUsedVersionedCapsule) != 0) throw py::error_already_set();
   array.owner = own_tensor(managed);
   if (managed->version.major != kMajor) {
-    throw py::buffer_error("the array speaks DLPack " + std::to_string(managed->version.major) +
-                           ".x, of which this version of zerohop knows nothing; it reads 1.x");
+    throw py::buffer_error("the array uses DLPack " + std::to_string(managed->version.major) +
+                           ".x, which this version of zerohop does not support; it reads 1.x");
   }
   fill_layout(managed->dl_tensor, array);
   if ((managed->flags & DLPACK_FLAG_BITMASK_IS_COPIED) != 0) {
@@ -151,7 +151,7 @@ void take_legacy(py::handle capsule, ImportedArray& array) {
   fill_layout(managed->dl_tensor, array);
 }
 
-// The newest form of the call first; producers older than an argument raise TypeError for it.
+// Tries the newest form of the call first; producers older than an argument raise TypeError.
 py::object request_capsule(const py::object& method) {
   using namespace py::literals;
   const auto version = py::make_tuple(kMajor, kMinor);

@@ -22,15 +22,15 @@ void tell_of_dropped(const Dropped& dropped) {
     log(Level::warning, "transfer", [&] {
       return "close() gave up " + std::to_string(dropped.transfers) +
              (dropped.transfers == 1 ? " transfer" : " transfers") +
-             " that had not ended by its timeout, and data may be missing: wait for what is to be "
-             "there before closing, or give it longer";
+             " that had not ended by its timeout, and data may be missing: wait for transfers "
+             "before closing, or pass a longer timeout";
     });
   }
   if (dropped.sends == 0) return;
   const std::string sentence =
       "close() dropped " + std::to_string(dropped.sends) +
       " send() that no recv() of the peer had taken: wait for its Transfer before closing";
-  // Raises where warnings are errors; closed it is nevertheless.
+  // Raises where warnings are errors; the object is closed nevertheless.
   if (PyErr_WarnEx(PyExc_RuntimeWarning, sentence.c_str(), 1) != 0) throw py::error_already_set();
 }
 

@@ -1,5 +1,5 @@
-// What close() has not waited for: large sends whose recv has not come, and what its timeout cut
-// off.
+// What close() has not waited for: large sends without a matching recv, and transfers cut off by
+// its timeout.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace zerohop::bindings {
 
 struct Dropped {
   std::uint64_t sends = 0;
-  std::uint64_t transfers = 0;  // under way at the deadline
+  std::uint64_t transfers = 0;  // in progress at the deadline
 };
 
 Dropped dropped_of(const std::vector<std::shared_ptr<engine::Peer>>& peers);
 
-// A RuntimeWarning of sends: data is lost, and nobody may ever ask the Transfers. Others go to the
-// log: the program has chosen the timeout.
+// Sends become a RuntimeWarning: data is lost, and nobody may ever check the Transfers. The rest is
+// logged: the program has chosen the timeout.
 void tell_of_dropped(const Dropped& dropped);
 
 template <typename Close>

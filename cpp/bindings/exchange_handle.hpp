@@ -1,4 +1,4 @@
-// An Exchange of a World's collectives as Python holds it.
+// An Exchange of a World's collectives, held by Python.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -21,14 +21,14 @@ struct ExchangeHandle {
   LinesHandle lines;
   std::unique_ptr<engine::collective::Exchange> exchange =
       std::make_unique<engine::collective::Exchange>(lines);
-  std::unique_ptr<Plan> plan{};  // null: Python has made the moves
-  std::uint64_t number = 0;      // of the call, among the collectives of all
+  std::unique_ptr<Plan> plan{};  // null: Python made the moves
+  std::uint64_t number = 0;      // of the call, among the collectives of all ranks
 };
 
-// What has an Exchange stop: its name, the rank, and more.
+// Why an Exchange stopped: a name, the rank, and details.
 using Stop = std::optional<std::tuple<const char*, engine::collective::Rank, py::object>>;
 
-// slice: seconds to wait for each of what comes; last: for all. None: it is complete.
+// slice: seconds to wait for each arrival; last: for all. None: complete.
 Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last);
 
 }  // namespace zerohop::bindings::collective

@@ -1,7 +1,7 @@
-// Methods that programs call most often, past pybind11's dispatcher: for every keyword that a
-// function knows it makes a str, to look for it among those that are given, and that takes half of
-// such a call. They are method descriptors (PyDescr_NewMethod), of which Python makes no bound
-// method for each call.
+// The most frequently called methods, without pybind11's dispatcher: it creates a str for every
+// keyword that a function knows, to look it up among the given ones, which takes half of such a
+// call. They are method descriptors (PyDescr_NewMethod), for which Python creates no bound method
+// per call.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -12,26 +12,26 @@ namespace zerohop::bindings {
 
 namespace py = pybind11;
 
-// What a method is given, as METH_FASTCALL | METH_KEYWORDS has it.
+// The arguments of a METH_FASTCALL | METH_KEYWORDS method.
 struct Arguments {
   PyObject* self;
   PyObject* const* given;
-  Py_ssize_t count;  // of those without a name, which come first
-  PyObject* names;   // of the others; null: there are none
+  Py_ssize_t count;  // positional arguments, which come first
+  PyObject* names;   // of the keyword arguments; null: none
 
   Py_ssize_t named() const { return names == nullptr ? 0 : PyTuple_GET_SIZE(names); }
 };
 
-// Null, without an exception: these arguments are not its own, or are wrong. Else as Python has it.
+// Null, without an exception: arguments unsuitable or wrong. Otherwise as usual in Python.
 using FastMethod = PyObject* (*)(const Arguments&);
 
-// What the method returns or throws, or else what `usual`, the function in whose place it is, does.
+// Returns what the method returns or throws; if it declines, calls `usual`, the replaced function.
 PyObject* call_guarded(FastMethod method, PyObject* usual, const Arguments& arguments);
 
 void set_method(py::handle type, PyMethodDef& definition);
 
-// Puts `method` in the place of that method of the class, once. Behind explain_refusals(), which
-// does not find it any more. WeakMethod and inspect.ismethod() know no descriptors.
+// Replaces that method of the class by `method`, once. Call after explain_refusals(), which would
+// not find it any more. WeakMethod and inspect.ismethod() do not recognize descriptors.
 template <FastMethod method>
 void make_fast(py::handle type, const char* name) {
   static PyObject* const usual = py::object(type.attr(name)).release().ptr();

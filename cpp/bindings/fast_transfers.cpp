@@ -1,4 +1,4 @@
-// The calls of Peers, Transfers and Endpoints that move data and wait for it, as fast methods.
+// Transfer and wait calls of Peers, Transfers and Endpoints as fast methods.
 #include <algorithm>
 #include <array>
 
@@ -12,10 +12,10 @@ namespace zerohop::bindings {
 namespace {
 
 constexpr std::array kKeywords{"notify", "stream", "require", "timeout"};
-constexpr std::size_t kTimeout = 3;                  // its place there
-std::array<PyObject*, kKeywords.size()> keywords{};  // interned: known by their addresses
+constexpr std::size_t kTimeout = 3;                  // its index there
+std::array<PyObject*, kKeywords.size()> keywords{};  // interned: compared by address
 
-// False: some keyword is none of those.
+// False: an unknown keyword.
 bool take(Extras& extras, const Arguments& arguments) {
   for (Py_ssize_t i = 0; i < arguments.named(); ++i) {
     const py::handle value = arguments.given[arguments.count + i];
@@ -46,7 +46,7 @@ PyObject* notify_fast(const Arguments& arguments) {
   return new_transfer(notify_one(*peer, arguments.given[0], arguments.given[1]));
 }
 
-// Behind `others` arguments there is nothing, or a timeout, by its place or its name.
+// After `others` arguments, accepts nothing or a timeout, by position or by name.
 bool take(Timeout& timeout, Py_ssize_t others, const Arguments& arguments) {
   const Py_ssize_t more = arguments.count + arguments.named() - others;
   if (arguments.count < others || more > 1) return false;

@@ -5,16 +5,16 @@
 
 #include <utility>
 
-// Letting go of Python's lock and taking it back. While the interpreter ends, CPython before 3.14
-// ends every other thread that asks for the lock by pthread_exit(), which unwinds its stack: met by
-// a destructor or a noexcept function that is std::terminate(). Here such a thread sleeps until the
-// process is gone, as it does in CPython 3.14 (PEP 788; github.com/python/cpython/issues/87135).
+// Releasing and retaking Python's lock. During interpreter shutdown, CPython before 3.14 ends every
+// other thread that requests the lock with pthread_exit(), which unwinds its stack: in a destructor
+// or a noexcept function that is std::terminate(). Here such a thread sleeps until the process is
+// gone, as in CPython 3.14 (PEP 788; github.com/python/cpython/issues/87135).
 
 namespace zerohop::bindings {
 
 namespace py = pybind11;
 
-// take: takes the lock, and throws nothing but what pthread_exit() unwinds with.
+// take: takes the lock, and throws nothing except the exception that pthread_exit() unwinds with.
 template <typename Take>
 auto take_gil(Take&& take) noexcept {
   try {
@@ -24,7 +24,7 @@ auto take_gil(Take&& take) noexcept {
   }
 }
 
-// Without the lock for a scope.
+// Releases the lock for a scope.
 class GilReleased {
  public:
   GilReleased() : thread_(PyEval_SaveThread()) {}
@@ -38,7 +38,7 @@ class GilReleased {
   PyThreadState* thread_;
 };
 
-// With the lock for a scope, on a thread that may or may not have it.
+// Holds the lock for a scope, on a thread that may or may not have it already.
 class GilTaken {
  public:
   GilTaken() : state_(take_gil([] { return PyGILState_Ensure(); })) {}

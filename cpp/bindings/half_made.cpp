@@ -7,7 +7,7 @@ namespace {
 
 namespace py = pybind11;
 
-// In the place of the allocation.
+// Replaces the allocation.
 void* refuse(std::size_t /*nbytes*/) {
   throw py::type_error("this object was never made: its __init__() has failed, or was not called");
 }

@@ -1,13 +1,14 @@
-// What is done with an object that was never made: its __init__() failed, or was not called.
+// Guards against objects whose __init__() failed or was not called.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 namespace zerohop::bindings {
 
-// Tracebacks that show local variables call repr() of one whose constructor has just raised, and
-// __new__() alone gives one. pybind11 would allocate the value there and then, and hand out memory
-// that nobody has initialised. From now on each use of one of the types of `m` is a TypeError.
+// Tracebacks that show local variables call repr() of an object whose constructor has just raised,
+// and __new__() alone creates one, too. pybind11 would allocate the value at that point, and hand
+// out uninitialized memory. From now on any use of such an object of the types of `m` is a
+// TypeError.
 void refuse_half_made(pybind11::module_& m);
 
 }  // namespace zerohop::bindings

@@ -1,4 +1,4 @@
-// What Python holds of the engine: the object, and what must live as long.
+// How Python holds engine objects: the object, and what must live as long.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -20,9 +20,9 @@ namespace zerohop::bindings {
 using EndpointHandle = std::shared_ptr<engine::Endpoint>;
 
 struct PeerHandle {
-  EndpointHandle endpoint;  // whose thread serves the peer
+  EndpointHandle endpoint;  // its thread serves the peer
   std::shared_ptr<engine::Peer> peer;
-  unsigned process = fork_generation();  // the one that is connected
+  unsigned process = fork_generation();  // the process that is connected
 
   bool alive() const noexcept { return process == fork_generation() && peer->alive(); }
 };
@@ -34,10 +34,10 @@ std::shared_ptr<PeerHandle> face_of(const EndpointHandle& endpoint,
 // What wait() returns.
 enum class ResultKind { none, nbytes, signed_word, unsigned_word };
 
-// The call that a Transfer is of, in words, for who waits in vain.
+// A description of the call behind a Transfer, for timeout messages.
 struct Asked {
   const char* call = "transfer";
-  const char* side = "";               // in front of the peer: "to", "from", "at"
+  const char* side = "";               // precedes the peer: "to", "from", "at"
   std::optional<std::uint32_t> tag{};  // of a message
 };
 
@@ -48,10 +48,10 @@ struct TransferHandle {
   Asked asked{};
 };
 
-// The Memory inside `object` (null if it is something else), valid while the object lives.
+// The Memory inside `object`, valid while the object lives; null for any other type.
 const engine::Memory* find_memory(py::handle object);
 
-// The Memory inside a Python object, or the array it is, registered for this one use.
+// The Memory inside a Python object, or an array registered for this one use.
 class LocalArray {
  public:
   LocalArray(engine::Endpoint& endpoint, py::handle object);
@@ -62,12 +62,12 @@ class LocalArray {
   std::optional<engine::Memory> registered_;
 };
 
-// Registers an array. writable nullopt: if the array is; registration nullopt: the best there is.
+// Registers an array. writable nullopt: if the array is; registration nullopt: the best available.
 engine::Memory register_array(engine::Endpoint& endpoint, py::handle array,
                               std::optional<bool> writable, bool cache,
                               const std::optional<std::string>& registration = {});
 
-// Runs what may block without the GIL.
+// Runs a possibly blocking function without the GIL.
 template <typename Function>
 auto without_gil(Function&& function) {
   const GilReleased released;
@@ -77,7 +77,7 @@ auto without_gil(Function&& function) {
 // " (waited 2.5 s)"
 std::string waited(double seconds);
 
-// The same for what waits: a timeout says how long that was.
+// The same for waits: a timeout's message says how long it waited.
 template <typename Function>
 auto waiting(const engine::Endpoint& endpoint, std::optional<double> timeout, Function&& function) {
   const Deadline deadline = endpoint.deadline(timeout);

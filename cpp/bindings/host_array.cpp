@@ -13,7 +13,7 @@
 namespace zerohop::bindings {
 namespace {
 
-// Of plain numbers in this machine's byte order; nullopt: something else, perhaps supported.
+// Plain numbers in native byte order; nullopt: something else, perhaps supported.
 std::optional<DType> plain_dtype(const py::dtype& numpy) {
   if (numpy.byteorder() == '>' || numpy.itemsize() > 8) return std::nullopt;
   const auto bits = static_cast<std::uint8_t>(8 * numpy.itemsize());
@@ -21,13 +21,14 @@ std::optional<DType> plain_dtype(const py::dtype& numpy) {
     case 'b': return DType{kDTypeBool, bits, 1};
     case 'i': return DType{kDTypeInt, bits, 1};
     case 'u': return DType{kDTypeUInt, bits, 1};
-    case 'f':  // of one byte: ml_dtypes' float8_e5m2
+    case 'f':  // 1-byte float: ml_dtypes' float8_e5m2
       return bits > 8 ? std::optional(DType{kDTypeFloat, bits, 1}) : std::nullopt;
     default: return std::nullopt;
   }
 }
 
-// An array that cannot be read is another way's; what is no Exception (Ctrl-C) ends the call.
+// Leaves an unreadable array to the general path; anything that is not an Exception (Ctrl-C) ends
+// the call.
 void pass_over(const py::error_already_set& error) {
   if (!error.matches(PyExc_Exception)) throw error;
 }
@@ -41,7 +42,7 @@ bool HostArray::take(const engine::Endpoint& endpoint, py::handle array) {
   return take_numpy(array) || take_buffer(array) || take_any(array);
 }
 
-// What a release calls may be Python, and an exception on its way must survive that.
+// Releasing may run Python code, and a pending exception must survive that.
 void HostArray::release() noexcept {
   numpy_ = py::object();
   owner_.reset();
@@ -57,7 +58,7 @@ bool HostArray::take_memory(const engine::Endpoint& endpoint, const engine::Memo
   return is(memory.layout(), memory.writable(), memory.pinned()->owner);
 }
 
-// An array of NumPy itself, of numbers: what its fields say takes a tenth of a view.
+// A NumPy array of numbers: reading its fields takes a tenth of the time of a view.
 bool HostArray::take_numpy(py::handle array) {
   const auto& numpy = py::detail::npy_api::get();
   if (Py_TYPE(array.ptr()) != reinterpret_cast<PyTypeObject*>(numpy.PyArray_Type_)) return false;

@@ -1,5 +1,5 @@
-// A contiguous host array, as one call of a collective has it. One of plain numbers from NumPy
-// costs a look at its fields, one that lends a buffer no allocation.
+// A contiguous host array, for the duration of one collective call. A plain NumPy array costs a few
+// field reads, one that lends a buffer no allocation.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -14,7 +14,7 @@
 
 namespace zerohop::bindings {
 
-// The GIL must be held in every call. Stays where it is: a view may point into itself
+// The GIL must be held in every call. Not movable: a view may point into itself
 // (PyBuffer_FillInfo).
 class HostArray {
  public:
@@ -23,14 +23,14 @@ class HostArray {
   HostArray(const HostArray&) = delete;
   HostArray& operator=(const HostArray&) = delete;
 
-  // False: something about it is unusual, or wrong; then it holds nothing.
+  // False: something about it is unusual or wrong; it then holds nothing.
   bool take(const engine::Endpoint& endpoint, py::handle array);
   void release() noexcept;
 
   std::byte* begin() const noexcept { return begin_; }
   std::byte* end() const noexcept { return begin_ + nbytes_; }
   std::uint64_t nbytes() const noexcept { return nbytes_; }
-  std::int64_t rows() const noexcept { return rows_; }  // -1: it has no axis
+  std::int64_t rows() const noexcept { return rows_; }  // -1: no axis
   bool writable() const noexcept { return writable_; }
   const DType& dtype() const noexcept { return dtype_; }
 

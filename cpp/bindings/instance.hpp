@@ -1,4 +1,4 @@
-// What a Python object is of our own classes.
+// Access to the C++ object inside a Python object of our classes.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -7,10 +7,10 @@ namespace zerohop::bindings {
 
 namespace py = pybind11;
 
-// The T inside `object`, valid while the object lives; null if it is something else. It lies where
-// pybind11 says that one value does (see instance in its detail/common.h), as no class of ours has
-// a base in C++: a cast would look the class up in several tables, and ask objects of other classes
-// for an attribute that they lack, which costs an exception.
+// The T inside `object`, valid while the object lives; null for any other type. Reads the single
+// value where pybind11 puts it (see instance in its detail/common.h), as none of our classes has a
+// C++ base: a cast would search several tables, and query an attribute that objects of other
+// classes lack, which costs an exception.
 template <typename T>
 T* find_instance(py::handle object) {
   static auto* const type = reinterpret_cast<PyTypeObject*>(py::type::of<T>().release().ptr());

@@ -15,7 +15,7 @@ struct Knob {
   void (*set)(EndpointOptions& options, int value);
 };
 
-// ibv_mtu counts from 1 for 256 bytes, by powers of two.
+// ibv_mtu counts from 1 for 256 bytes, in powers of two.
 std::uint8_t to_mtu(int nbytes) {
   return static_cast<std::uint8_t>(std::countr_zero(static_cast<unsigned>(nbytes)) - 7);
 }

@@ -8,7 +8,7 @@
 
 namespace zerohop::bindings {
 
-// Ranges are the caller's to check. Throws std::invalid_argument for a name that is none.
+// The caller checks ranges. Throws std::invalid_argument for an unknown name.
 void set_knobs(engine::EndpointOptions& options, const std::map<std::string, int>& knobs);
 
 }  // namespace zerohop::bindings

@@ -8,9 +8,9 @@
 #include "bindings/refusals.hpp"
 #include "bindings/topics.hpp"
 
-// The tag has CPython 3.12 and newer, which would refuse in words of their own, come as far as the
-// second look. There is no tag for builds without the GIL: they take it back, and say so, when they
-// import this.
+// Without this tag CPython 3.12 and newer would refuse a subinterpreter with their own message;
+// with it the second check below is reached. There is no tag for free-threaded builds: they
+// re-enable the GIL, with a warning, when they import this module.
 PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpreter_gil()) {
   using namespace zerohop::bindings;
   if (const char* refusal = refusal_of_interpreter()) throw pybind11::import_error(refusal);
@@ -44,8 +44,8 @@ PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpret
   make_small_collectives_fast(m);
 }
 
-// CPython 3.13 and newer call this in the main interpreter whoever imports, and run the above in
-// the one that does; older ones do both there.
+// CPython 3.13 and newer call this in the main interpreter, whichever imports, and run the function
+// above in the importing one; older versions do both there.
 extern "C" PYBIND11_EXPORT PyObject* PyInit__core() {
   const char* refusal = zerohop::bindings::refusal_of_interpreter();
   if (refusal == nullptr) return PyInit__core_of_main();

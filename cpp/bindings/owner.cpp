@@ -18,22 +18,22 @@ class HeldObject final : public Held {
   py::handle object_;
 };
 
-// Unlike PyGILState_Check this stays right once another interpreter has been made in the process.
+// Unlike PyGILState_Check this stays right once the process has another interpreter.
 bool holds_gil() noexcept {
   PyThreadState* mine = PyGILState_GetThisThreadState();
   return mine != nullptr && mine == py::detail::get_thread_state_unchecked();
 }
 
-// A release may run arbitrary Python code; an exception on its way must survive that.
+// A release may run arbitrary Python code; a pending exception must survive that.
 void release_now(Held* held) noexcept {
   const py::error_scope pending_error;
   delete held;
 }
 
 void drain() noexcept {
-  // Before the list is taken: whatever is pushed later schedules its own drain. An exchange,
-  // because it must read the flag of the push that found it set to see what that push has put on
-  // the list.
+  // Clear the flag before taking the list: a later push then schedules its own drain. An exchange,
+  // because it must read the value of the push that found the flag set, to see what that push
+  // added.
   drain_scheduled.exchange(false);
   Held* held = released.exchange(nullptr, std::memory_order_acquire);
   while (held != nullptr) {
@@ -49,7 +49,7 @@ int drain_from_main_thread(void*) {
 }
 
 void release(Held* held) noexcept {
-  if (!Py_IsInitialized()) return;  // leaked on purpose: there is no interpreter to give it back to
+  if (!Py_IsInitialized()) return;  // leaked on purpose: no interpreter is left
   if (holds_gil()) return release_now(held);
   held->next_released = released.load(std::memory_order_relaxed);
   // Release order: the drainer, which acquires, must see next_released.

@@ -1,8 +1,8 @@
-// Keeps what Python or a DLPack producer owns alive for C++ threads that must never take the GIL.
+// Keeps objects of Python or a DLPack producer alive for C++ threads that must never take the GIL.
 //
-// An Owner may lose its last reference on any thread. Where that thread holds the GIL the release
-// happens at once; elsewhere it is put on a list (lock-free, no allocation) that the interpreter's
-// main thread and the next binding call empty. After the interpreter has begun to shut down nothing
+// An Owner may lose its last reference on any thread. If that thread holds the GIL the release
+// happens at once; otherwise it goes to a list (lock-free, no allocation) that the interpreter's
+// main thread and the next binding call drain. Once the interpreter has begun to shut down nothing
 // is released: the memory goes with the process.
 #pragma once
 
@@ -28,7 +28,7 @@ Owner make_owner(std::unique_ptr<Held> held);
 // A new reference to `object`.
 Owner own_object(py::handle object);
 
-// Releases what foreign threads have left. The GIL must be held. Cheap when there is nothing.
+// Releases what other threads have queued. The GIL must be held. Cheap when there is nothing.
 void drain_released() noexcept;
 
 }  // namespace zerohop::bindings

@@ -47,8 +47,8 @@ Indices copy_unsigned(const Layout& layout, const char* what) {
 Indices copy_array(const ImportedArray& array, const char* what) {
   const Layout& layout = array.layout;
   if (array.device != "cpu") {
-    throw py::type_error(std::string(what) + " lies on " + array.device +
-                         ", and the list is made on the host: pass " + what + ".cpu()");
+    throw py::type_error(std::string(what) + " is on " + array.device +
+                         ", but must be in host memory: pass " + what + ".cpu()");
   }
   if (layout.ndim() != 1) {
     throw py::value_error(std::string(what) + " must have one axis, not the shape " +
@@ -72,13 +72,13 @@ std::int64_t to_index(py::handle item, const char* what, std::size_t k) {
   if (PyBool_Check(item.ptr()) || !PyIndex_Check(item.ptr())) {
     throw py::type_error(place(what, k) + " must be an int, not " + a_type_name(item));
   }
-  const Py_ssize_t index = PyNumber_AsSsize_t(item.ptr(), nullptr);  // clipped: no page is there
+  const Py_ssize_t index = PyNumber_AsSsize_t(item.ptr(), nullptr);  // clipped: no such page exists
   if (index == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
   return index;
 }
 
 Indices copy_sequence(py::handle object, const char* what) {
-  // A tuple of its own: an item's __index__ may change the sequence.
+  // Copied into a tuple: an item's __index__ may change the sequence.
   const auto items = py::reinterpret_steal<py::object>(PySequence_Tuple(object.ptr()));
   if (!items) throw py::error_already_set();
   Indices indices(static_cast<std::size_t>(PyTuple_GET_SIZE(items.ptr())));

@@ -11,9 +11,9 @@ namespace zerohop::bindings {
 
 namespace py = pybind11;
 
-// A copy of them, so that nobody can change what was checked; None: 0 to size - 1. They are not
+// Returns a copy, so that nobody can change what was checked; None: 0 to size - 1. Indices are not
 // compared with `size`. Throws py::type_error, py::value_error (not one axis) or py::index_error
-// (beyond 64 bits), which name `what`; what the exporter of an array raised.
+// (beyond 64 bits), which name `what`, and the exception of an array's exporter.
 std::vector<std::int64_t> demand_pages(py::handle object, const char* what, std::int64_t size);
 
 }  // namespace zerohop::bindings

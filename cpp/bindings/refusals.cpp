@@ -7,13 +7,13 @@ namespace {
 
 namespace py = pybind11;
 
-// As METH_FASTCALL | METH_KEYWORDS has it: names are those of the last arguments.
+// As for METH_FASTCALL | METH_KEYWORDS: names are those of the last arguments.
 using Entry = PyObject* (*)(PyObject* self, PyObject* const* arguments, Py_ssize_t count,
                             PyObject* names);
 
 Entry pybind11_entry = nullptr;  // one for all functions
 
-// Takes the place of the error that is set, if that is pybind11's.
+// Replaces the current error, if it is pybind11's.
 void explain(PyObject* const* arguments, Py_ssize_t count, PyObject* names) {
   py::error_already_set error;
   const auto text = py::str(error.value()).cast<std::string>();
@@ -55,7 +55,7 @@ void take_entry(py::handle callable) {
   if (definition->ml_flags != kFlags) return;  // pybind11 3.0 has another entry
   const auto found = reinterpret_cast<Entry>(reinterpret_cast<void (*)()>(definition->ml_meth));
   if (pybind11_entry == nullptr) pybind11_entry = found;
-  if (found != pybind11_entry) return;  // of another origin
+  if (found != pybind11_entry) return;  // not created by pybind11
   definition->ml_meth =
       reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&enter_refusing));
 }
@@ -66,7 +66,7 @@ void take_entries(py::handle scope) {
     if (PyType_Check(member.ptr())) {
       take_entries(member);
     } else {
-      // A static method holds its function.
+      // A static method wraps its function.
       take_entry(py::getattr(member, "__func__", member));
     }
   }

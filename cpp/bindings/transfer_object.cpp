@@ -1,4 +1,4 @@
-// Transfers as Python objects: every call makes and drops one.
+// Transfers as Python objects: every call creates and drops one.
 #include "bindings/transfer_object.hpp"
 
 #include <memory>
@@ -15,8 +15,8 @@ static_assert(std::is_same_v<Holder, std::unique_ptr<TransferHandle>>);
 PyTypeObject* transfer_type = nullptr;
 destructor usual_dealloc = nullptr;
 
-// Of an object as new_transfer() makes it. Whatever its value lets go of may be Python's, and must
-// not meet an exception that is on its way.
+// For an object created by new_transfer(). Destroying its value may run Python code, which must not
+// see a pending exception.
 void dealloc_transfer(PyObject* self) {
   auto& made = *reinterpret_cast<instance*>(self);
   const bool is_plain = Py_TYPE(self) == transfer_type && !made.simple_instance_registered &&
@@ -37,7 +37,7 @@ void make_transfer_objects_fast(py::handle type) {
 
 PyObject* new_transfer(TransferHandle&& transfer) {
   auto value = std::make_unique<TransferHandle>(std::move(transfer));
-  PyObject* self = transfer_type->tp_alloc(transfer_type, 0);  // all of it zero
+  PyObject* self = transfer_type->tp_alloc(transfer_type, 0);  // zero-initialized
   if (self == nullptr) throw py::error_already_set();
   auto& made = *reinterpret_cast<instance*>(self);
   made.owned = true;

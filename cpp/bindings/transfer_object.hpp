@@ -8,11 +8,11 @@ namespace zerohop::bindings {
 // Transfer.wait().
 py::object wait_transfer(const TransferHandle& handle, Timeout timeout);
 
-// From now on new_transfer() may be called.
+// Enables new_transfer().
 void make_transfer_objects_fast(py::handle type);
 
-// As py::cast(), which enters each object into a table, so that the same value gives the same
-// object: a Transfer is handed out once, when it is made.
+// Like py::cast(), but without the table that maps equal values to the same object: a Transfer is
+// returned only once, when it is created.
 PyObject* new_transfer(TransferHandle&& transfer);
 
 }  // namespace zerohop::bindings

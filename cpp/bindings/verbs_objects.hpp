@@ -1,4 +1,4 @@
-// What the files of zh.verbs share: raw rdma objects as Python holds them.
+// What the files of zh.verbs share: raw rdma objects, held by Python.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -25,7 +25,7 @@ class VerbsRegion {
   VerbsRegion(const VerbsRegion&) = delete;
   VerbsRegion& operator=(const VerbsRegion&) = delete;
 
-  // Deregisters, then lets the array go: in this order the adapter never sees freed memory.
+  // Deregisters, then releases the array: in this order the adapter never accesses freed memory.
   void close();
   bool closed() const noexcept { return region_ == nullptr; }
   const rdma::MemoryRegion& get() const;  // throws py::value_error when closed
@@ -44,7 +44,7 @@ struct VerbsSlice {
   std::uint64_t address() const { return region->get().address() + offset; }
 };
 
-// The scatter/gather list of a work request, with the regions that it names.
+// The scatter/gather list of a work request, with the regions it refers to.
 class LocalElements {
  public:
   // None, a MemoryRegion, a slice of one, or a sequence of those.
@@ -60,7 +60,7 @@ class LocalElements {
   std::vector<std::shared_ptr<VerbsRegion>> regions_;
 };
 
-// One work request for the send queue, checked for completeness when it is built.
+// One work request for the send queue, checked for completeness when created.
 struct SendRequest {
   std::string operation;  // "write", "read", ...
   LocalElements local;
@@ -70,7 +70,7 @@ struct SendRequest {
 using Facts = py::typing::Dict<py::str, py::object>;
 using QueuePairClass = py::class_<rdma::QueuePair, std::shared_ptr<rdma::QueuePair>>;
 
-// Waits without the GIL until `fd` can be read; false when `timeout` seconds have passed. A signal
+// Waits without the GIL until `fd` is readable; false when `timeout` seconds have passed. A signal
 // runs its Python handler, which may end the wait with an exception.
 bool wait_readable(int fd, double timeout);
 

@@ -1,6 +1,5 @@
-// How bytes get to and from memory that the CPU cannot touch (a GPU's): by copies through pinned
-// memory of the host. An interface, so that the software HCA, which needs it, knows nothing of
-// CUDA, which fills it.
+// Copies to and from memory that the CPU cannot access (a GPU's), through pinned host memory. An
+// interface, so that the software HCA, which uses it, does not depend on CUDA, which implements it.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +8,7 @@
 namespace zerohop::driver {
 
 // What one thread copies through: chunks of pinned host memory, and copies that run in the order in
-// which they are started. Functions return 0, or the error number of the device's driver
-// (CUresult).
+// which they were started. Functions return 0 or the device driver's error code (CUresult).
 class CopyLane {
  public:
   static constexpr unsigned kChunks = 4;
@@ -18,13 +16,13 @@ class CopyLane {
   std::byte* chunk(unsigned i) const noexcept { return chunks_ + i * chunk_nbytes_; }
   std::size_t chunk_nbytes() const noexcept { return chunk_nbytes_; }
 
-  // Start a copy. `host` lies in a chunk, and neither side may be touched before a wait() for it.
+  // Start a copy. `host` lies in a chunk; touch neither side before a wait() for it.
   virtual int start_to_host(std::byte* host, std::uint64_t device, std::size_t nbytes) noexcept = 0;
   virtual int start_to_device(std::uint64_t device, const std::byte* host,
                               std::size_t nbytes) noexcept = 0;
-  // Remembers under the number of a chunk what has been started so far ...
+  // Marks chunk i with all copies started so far.
   virtual int mark(unsigned i) noexcept = 0;
-  // ... and waits until that is done: visible to the CPU, and to work that the device begins later.
+  // Waits for the copies up to mark(i). They are then visible to the CPU and to later device work.
   // Bounded: a device that does not answer is an error.
   virtual int wait(unsigned i) noexcept = 0;
 
@@ -38,8 +36,8 @@ class Copier {
  public:
   virtual ~Copier() = default;
 
-  // A lane for the calling thread alone, until the same thread gives it back, with nothing running.
-  // Waits while all are in use. 0, or the error number of the device's driver.
+  // A lane for the calling thread alone, until the same thread returns it with no copy running.
+  // Blocks while all are in use. Returns 0 or the device driver's error code.
   virtual int take(CopyLane*& lane) noexcept = 0;
   virtual void give_back(CopyLane& lane) noexcept = 0;
 };

@@ -7,10 +7,10 @@
 namespace zerohop::driver {
 namespace {
 
-// The first symbol that this driver does not have in the version asked for, or null.
+// The first symbol that this driver lacks in the requested version, or null.
 const char* fill(Cuda& cuda, CudaGetProcAddress get_proc_address) {
-  // A version above the driver's own is answered with CUDA_ERROR_INVALID_VALUE, an unknown symbol
-  // with success and a null function: both mean "not here".
+  // For a version above the driver's own the driver returns CUDA_ERROR_INVALID_VALUE, for an
+  // unknown symbol success and a null function. Both mean "not here".
 #define ZEROHOP_CUDA_FILL(member, symbol, version, parameters)                           \
   {                                                                                      \
     void* function = nullptr;                                                            \
@@ -47,7 +47,7 @@ CudaLibrary load_cuda(const char* soname) {
 
 const CudaLibrary& libcuda() {
   static const auto* const library =
-      new CudaLibrary(load_cuda("libcuda.so.1"));  // beyond exit, too
+      new CudaLibrary(load_cuda("libcuda.so.1"));  // never destroyed: used until exit
   return *library;
 }
 

@@ -1,8 +1,7 @@
 // The CUDA driver function table: every libcuda symbol that zerohop calls, named once.
 //
-// The prototypes are spelled here, so the build needs no CUDA toolkit. Each symbol is requested
-// with the version whose prototype stands here: a newer driver then still hands out that very
-// signature.
+// The prototypes are spelled out here, so the build needs no CUDA toolkit. Each symbol is requested
+// with the version of the prototype below: a newer driver then still returns that signature.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +11,7 @@
 
 namespace zerohop::driver {
 
-// The driver's own types, as its binary interface has them.
+// The driver's types, as its ABI defines them.
 using CudaResult = int;                     // CUresult
 using CudaDevice = int;                     // CUdevice: an ordinal's handle
 using CudaAddress = unsigned long long;     // CUdeviceptr
@@ -147,24 +146,24 @@ struct Cuda {
 #undef ZEROHOP_CUDA_MEMBER
 };
 
-// What became of loading libcuda: a table, or the sentence that says why there is none.
+// The result of loading libcuda: a table, or the reason why there is none.
 struct CudaLibrary {
   std::shared_ptr<const Cuda> cuda;  // null when the driver is absent or too old
   std::string reason;                // why, and what to install; empty when cuda is set
 };
 
-// The driver's own look-up (cuGetProcAddress_v2, driver 12.0 and newer): the one symbol for dlsym.
+// The driver's own lookup (cuGetProcAddress_v2, driver 12.0 and newer): the one symbol for dlsym.
 using CudaGetProcAddress = CudaResult (*)(const char* symbol, void** function, int version,
                                           std::uint64_t flags, int* status);
 
-// Fills a table through `get_proc_address`; null stands for a library that has no such function.
+// Fills a table through `get_proc_address`; null: the library has no such function.
 CudaLibrary fill_cuda(CudaGetProcAddress get_proc_address);
 
-// Loads the library called `soname`. Never throws for an absent library, and does not call cuInit:
-// that would pin the process to its GPUs before it may have wanted to fork.
+// Loads the library called `soname`. Does not throw for an absent library, and does not call
+// cuInit: a process that has initialized CUDA can no longer fork.
 CudaLibrary load_cuda(const char* soname);
 
-// Loads libcuda.so.1 on the first call and returns the same answer ever after.
+// Loads libcuda.so.1 on the first call; later calls return the same answer.
 const CudaLibrary& libcuda();
 
 }  // namespace zerohop::driver

@@ -5,7 +5,7 @@
 namespace zerohop::driver {
 namespace {
 
-// What to do about a CUresult. Null when the driver's own words say it all.
+// What to do about a CUresult. Null when the driver's own text says it all.
 const char* cuda_remedy(CudaResult result) noexcept {
   switch (result) {
     case 1: return "an argument is outside what this driver or this memory allows";

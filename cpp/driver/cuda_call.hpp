@@ -1,4 +1,4 @@
-// CUDA driver calls return a CUresult. It is turned into a CudaError here and nowhere else.
+// CUDA driver calls return a CUresult. Only this function turns it into a CudaError.
 #pragma once
 
 #include <string_view>

@@ -1,5 +1,5 @@
-// The numbers of the CUDA driver's binary interface that zerohop uses, under readable names. A test
-// compares each with <cuda.h> where a toolkit is installed.
+// The constants of the CUDA driver's ABI that zerohop uses, under readable names. A test compares
+// each with <cuda.h> where a toolkit is installed.
 #pragma once
 
 #include "driver/cuda.hpp"
@@ -16,7 +16,7 @@ enum : CudaResult {
   kCudaErrorPeerAccessAlready = 704,  // enabled
   kCudaErrorAlreadyRegistered = 712,  // host memory
   kCudaErrorNotSupported = 801,
-  kCudaErrorCaptureFirst = 900,  // those of calls that disturb a stream capture
+  kCudaErrorCaptureFirst = 900,  // this and the next: calls that disturb a stream capture
   kCudaErrorCaptureLast = 908,
   kCudaErrorTimeout = 909,
 };
@@ -39,7 +39,7 @@ constexpr CudaP2pAttribute kCudaP2pNativeAtomics = 3;
 
 enum CudaFlushOption : int { kCudaFlushByHost = 1, kCudaFlushByStream = 2 };
 
-// Who sees GPUDirect writes without a flush, and whom a flush makes them visible to.
+// Who sees GPUDirect writes without a flush, and to whom a flush makes them visible.
 enum CudaScope : int { kCudaScopeNone = 0, kCudaScopeOwner = 100, kCudaScopeAllDevices = 200 };
 
 constexpr int kCudaFlushCurrentContext = 0;  // CUflushGPUDirectRDMAWritesTarget
@@ -63,7 +63,7 @@ enum : CudaPointerAttribute {
 
 enum CudaMemoryType : unsigned { kCudaMemoryHost = 1, kCudaMemoryDevice = 2 };
 
-// CUmemAllocationProp and CUmemAccessDesc, with the enumerations that they use.
+// CUmemAllocationProp and CUmemAccessDesc, with the enumerations they use.
 enum CudaMemoryLocationType : int { kCudaLocationDevice = 1 };
 enum CudaMemoryHandleType : int { kCudaHandleNone = 0, kCudaHandleFd = 1 };
 struct CudaMemoryLocation {
@@ -104,8 +104,8 @@ struct CudaLaunch {  // CUlaunchConfig
   CudaLaunchAttribute* attributes;
   unsigned attribute_count;
 };
-// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the launch may begin as the one before it
-// ends, and waits for that by itself.
+// CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: the kernel may start while the previous
+// one finishes, and waits for it itself.
 constexpr int kCudaLaunchOverlaps = 6;
 static_assert(sizeof(CudaMemoryAccess) == 12);
 constexpr int kCudaMemoryPinned = 1;        // CU_MEM_ALLOCATION_TYPE_PINNED: it stays in place
@@ -126,9 +126,9 @@ constexpr unsigned kCudaRegisterReadOnly = 8;    // CU_MEMHOSTREGISTER_READ_ONLY
 constexpr unsigned kCudaStreamNonBlocking = 1;   // not ordered with the legacy default stream
 constexpr unsigned kCudaWriteValueDefault = 0;   // CU_STREAM_WRITE_VALUE_DEFAULT: behind a barrier
 constexpr unsigned kCudaEventDisableTiming = 2;  // CUevent_flags
-// CU_STREAM_LEGACY: the default stream, which PyTorch and CuPy use unless told otherwise.
+// CU_STREAM_LEGACY: the default stream, which PyTorch and CuPy use by default.
 inline const CudaStream kCudaLegacyStream = reinterpret_cast<CudaStream>(1);
-// CU_STREAM_PER_THREAD: the other default stream; handles beyond are streams that were created.
+// CU_STREAM_PER_THREAD: the other default stream; larger handles are created streams.
 inline const CudaStream kCudaPerThreadStream = reinterpret_cast<CudaStream>(2);
 
 }  // namespace zerohop::driver

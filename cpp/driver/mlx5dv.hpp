@@ -1,7 +1,8 @@
-// The mlx5dv function table: what only NVIDIA (Mellanox) adapters offer, found in libmlx5; the
-// software HCA fills its part of the table with its own functions (softhca/direct.hpp).
+// The mlx5dv function table: features of NVIDIA (Mellanox) adapters, found in libmlx5. The software
+// HCA fills its part of the table with its own functions (softhca/direct.hpp).
 //
-// The prototypes are spelled here, because distributions ship headers older than some functions.
+// The prototypes are spelled out here, because distributions ship headers older than some
+// functions.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -18,11 +19,11 @@ namespace zerohop::driver {
 constexpr int kMlx5DataDirect = 1;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT
 
 // X(member, symbol, version, result, parameters). init_obj exists in two versions with different
-// structures (MLX5_1.0 and 1.2): 1.2 is what the header declares.
+// structures (MLX5_1.0 and 1.2); the header declares 1.2.
 #define ZEROHOP_MLX5DV_REQUIRED(X) \
   X(init_obj, mlx5dv_init_obj, "MLX5_1.2", int, (mlx5dv_obj * objects, std::uint64_t types))
 
-// A missing optional symbol leaves a null member. Those of Data Direct arrived together.
+// A missing optional symbol leaves a null member. Those of Data Direct appeared together.
 #define ZEROHOP_MLX5DV_OPTIONAL(X)                                                          \
   X(get_data_direct_sysfs_path, mlx5dv_get_data_direct_sysfs_path, "MLX5_1.25", int,        \
     (ibv_context * context, char* path, std::size_t nbytes))                                \
@@ -37,22 +38,22 @@ struct Mlx5dv {
   ZEROHOP_MLX5DV_OPTIONAL(ZEROHOP_MLX5DV_MEMBER)
 #undef ZEROHOP_MLX5DV_MEMBER
 
-  // No symbols of libmlx5: how the software HCA is told, before init_obj, in which memory of the
-  // caller the ring is to lie (softhca/direct.hpp). Null elsewhere.
+  // Not a symbol of libmlx5: places the ring of the software HCA in the caller's memory; called
+  // before init_obj (softhca/direct.hpp). Null elsewhere.
   int (*place_send_queue)(ibv_qp* qp, void* address, std::size_t nbytes) = nullptr;
   int (*place_completion_queue)(ibv_cq* cq, void* address, std::size_t nbytes) = nullptr;
 };
 
-// What became of loading libmlx5: a table, or the sentence that says why there is none.
+// The result of loading libmlx5: a table, or the reason why there is none.
 struct Mlx5dvLibrary {
   std::shared_ptr<const Mlx5dv> mlx5dv;
   std::string reason;
 };
 
-// Loads the library called `soname`. Never throws for an absent library.
+// Loads the library called `soname`. Does not throw for an absent library.
 Mlx5dvLibrary load_mlx5dv(const char* soname);
 
-// Loads libmlx5.so.1 on the first call and returns the same answer ever after.
+// Loads libmlx5.so.1 on the first call; later calls return the same answer.
 const Mlx5dvLibrary& libmlx5();
 
 }  // namespace zerohop::driver

@@ -56,7 +56,7 @@ VerbsLibrary load_verbs(const char* soname) {
 }
 
 const VerbsLibrary& libibverbs() {
-  static const auto* const library = new VerbsLibrary(load_verbs(kSoname));  // beyond exit, too
+  static const auto* const library = new VerbsLibrary(load_verbs(kSoname));  // used until exit
   return *library;
 }
 

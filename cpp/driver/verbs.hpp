@@ -1,10 +1,10 @@
 // The verbs function table: every libibverbs symbol that zerohop calls, named once.
 //
 // libibverbs fills it by dlopen (load_libibverbs), the software HCA fills it with its own functions
-// (softhca/softhca.hpp), and tests fill it with functions that fail on demand. Above this
-// file few know which (Rail::software()). post_send, post_recv, post_srq_recv, poll_cq and req_notify_cq are not
-// here: they are the inline calls of <infiniband/verbs.h> through ibv_context::ops, the same on
-// every filling.
+// (softhca/softhca.hpp), and tests fill it with functions that fail on demand. Little code above
+// this file knows which (Rail::software()). post_send, post_recv, post_srq_recv, poll_cq and
+// req_notify_cq are not here: they are the inline calls of <infiniband/verbs.h> through
+// ibv_context::ops, the same for every table.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,7 +17,7 @@
 namespace zerohop::driver {
 
 // X(member, symbol, version that introduced it). Symbols that exist in two versions with different
-// structures (IBVERBS_1.0 and 1.1) are asked for as 1.1: that is what the header declares.
+// structures (IBVERBS_1.0 and 1.1) are requested as 1.1, which the header declares.
 #define ZEROHOP_VERBS_REQUIRED(X)                                  \
   X(get_device_list, ibv_get_device_list, "IBVERBS_1.1")           \
   X(free_device_list, ibv_free_device_list, "IBVERBS_1.1")         \
@@ -46,7 +46,7 @@ namespace zerohop::driver {
   X(query_qp, ibv_query_qp, "IBVERBS_1.1")                         \
   X(destroy_qp, ibv_destroy_qp, "IBVERBS_1.1")
 
-// A missing optional symbol leaves a null member: that is an answer, not an error.
+// A missing optional symbol leaves a null member: an answer, not an error.
 #define ZEROHOP_VERBS_OPTIONAL(X)                          \
   X(query_gid_table, _ibv_query_gid_table, "IBVERBS_1.11") \
   X(reg_mr_iova2, ibv_reg_mr_iova2, "IBVERBS_1.8")         \
@@ -60,29 +60,29 @@ struct Verbs {
   ZEROHOP_VERBS_OPTIONAL(ZEROHOP_VERBS_MEMBER)
 #undef ZEROHOP_VERBS_MEMBER
 
-  // These two are macros in <infiniband/verbs.h>, so their members spell the type of the symbol.
-  // The exported ibv_query_port fills the leading part of ibv_port_attr that existed in 1.1: the
+  // These two are macros in <infiniband/verbs.h>, so their members spell out the symbol's type. The
+  // exported ibv_query_port fills only the leading part of ibv_port_attr that existed in 1.1: the
   // caller zeroes the rest.
   int (*query_port)(ibv_context*, std::uint8_t port, ibv_port_attr*) = nullptr;
   ibv_mr* (*reg_mr)(ibv_pd*, void* address, std::size_t nbytes, int access) = nullptr;
 
-  // No symbol of libibverbs: the software HCA alone registers memory that the CPU cannot touch, and
-  // copies it. Null elsewhere.
+  // Not a symbol of libibverbs: only the software HCA registers memory that the CPU cannot access,
+  // and copies it. Null elsewhere.
   ibv_mr* (*reg_copied_mr)(ibv_pd*, std::uint64_t address, std::size_t nbytes, int access,
                            std::shared_ptr<Copier> copier) = nullptr;
 };
 
-// What became of loading libibverbs: a table, or the sentence that says why there is none.
+// The result of loading libibverbs: a table, or the reason why there is none.
 struct VerbsLibrary {
   std::shared_ptr<const Verbs> verbs;  // null when the library is absent or too old
   std::string reason;                  // why, and what to install; empty when verbs is set
 };
 
-// Loads the library called `soname`. Never throws for an absent library.
+// Loads the library called `soname`. Does not throw for an absent library.
 VerbsLibrary load_verbs(const char* soname);
 
 // Loads libibverbs.so.1 on the first call (RTLD_LOCAL | RTLD_NODELETE, never unloaded: providers
-// register fork handlers) and returns the same answer ever after.
+// register fork handlers); later calls return the same answer.
 const VerbsLibrary& libibverbs();
 
 }  // namespace zerohop::driver

@@ -11,7 +11,7 @@
 namespace zerohop::driver {
 namespace {
 
-// What to do about an errno of a verbs call. Empty when errno's own words say it all.
+// What to do about an errno of a verbs call. Empty when errno's own text says it all.
 std::string verbs_remedy(int error_number) {
   switch (error_number) {
     case ENOMEM:
@@ -46,7 +46,7 @@ std::string verbs_remedy(int error_number) {
     case EMFILE:
     case ENFILE: return remedy_of(error_number);
     case EAGAIN:
-      return "a resource is short for the moment: retry; if it stays so, " + remedy_of(EAGAIN);
+      return "a resource is temporarily short: retry; if that persists, " + remedy_of(EAGAIN);
     default: return {};
   }
 }
@@ -76,7 +76,7 @@ void check_minus_one(int result, std::string_view what) {
 
 void report_errno(int result, std::string_view what) noexcept {
   if (result == 0) return;
-  // On the stack: a destructor must not allocate, memory may be what ran out.
+  // On the stack: a destructor must not allocate, as memory may be what ran out.
   char text[160];
   const int error_number = errno_of(result);
   std::snprintf(text, sizeof text, "%.*s failed with errno %d (%s); its resource is leaked",

@@ -1,11 +1,11 @@
-// Verbs calls report failure in three ways. Each is turned into a VerbsError here and nowhere else.
+// Verbs calls report failure in three ways. Only these functions turn them into a VerbsError.
 #pragma once
 
 #include <string_view>
 
 namespace zerohop::driver {
 
-// The errno behind a result of the first convention below: errno, -errno, or -1 with errno set.
+// The errno of a result of the first convention below: errno, -errno, or -1 with errno set.
 int errno_of(int result) noexcept;
 
 // Throws VerbsError("<what>: <errno text> ...; <remedy>") with the errno kept as code().

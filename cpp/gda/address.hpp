@@ -1,4 +1,4 @@
-// Addresses as kernels are given them.
+// Addresses in the form that kernels take.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Slots of this process's board, for kernels of the program to wait on.
+// Slots of this process's board, for the program's kernels to wait on.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@ namespace zerohop::gda {
 
 class DeviceBoard {
  public:
-  // Throws CudaError, TransferTimeout (the GPU is kept busy).
-  // The claim ends when the GPU has done what it was given before this object goes.
+  // Throws CudaError, TransferTimeout (the GPU stays busy). Once this object is destroyed, the
+  // claim ends when the GPU has finished its work so far.
   DeviceBoard(const std::shared_ptr<const engine::SlotClaim>& claim, const Deadline& deadline);
 
   const device::Board& value() const noexcept { return board_; }
-  std::uint64_t address() const noexcept { return memory_.address(); }  // of the same on the GPU
+  std::uint64_t address() const noexcept { return memory_.address(); }  // in GPU memory
   const std::string& device() const noexcept { return device_; }
 
  private:

@@ -11,10 +11,10 @@
 namespace zerohop::gda {
 namespace {
 
-// What lies in the GPU's memory: what threads change on lines of its own. Behind it, of a ring, the
-// claims of its places.
+// In GPU memory: words that threads change, on cache lines of their own. With a ring, the claims of
+// its blocks follow.
 struct Shared {
-  alignas(128) std::uint32_t count = 0;  // every note changes it
+  alignas(128) std::uint32_t count = 0;  // every notification changes it
   alignas(128) device::RingState state{};
   alignas(128) device::Queue queue;
   alignas(128) device::RingWay ring{};
@@ -57,7 +57,7 @@ DeviceQueue::DeviceQueue(const QueueArrays& arrays, const Options& options,
     way_.ring->notes = way_.queue.notes;
   }
   Shared shared{.queue = way_.queue, .ring = way_.ring.value_or(device::RingWay{})};
-  // Numbers of writers come again, and so would their tags.
+  // Numbers of writers are reused, and their tags would be, too.
   shared.count = std::random_device()() % device::kCounts;
   std::memcpy(bytes.data(), &shared, sizeof shared);
   memory_->set(bytes, deadline);

@@ -1,4 +1,4 @@
-// A local array, one of a Peer and the way between them, for kernels of the program.
+// A local array, a Peer's array and the way between them, for the program's kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,20 +13,20 @@ namespace zerohop::gda {
 class DeviceQueue {
  public:
   struct Options {
-    engine::Hearers hearers = engine::Hearers::both;  // by the way of mapped memory
+    engine::Hearers hearers = engine::Hearers::both;  // for mapped memory
     WantedWay way = WantedWay::automatic;
-    std::optional<double> timeout{};  // seconds; none: the Endpoint's
+    std::optional<double> timeout{};  // seconds; empty: the Endpoint's default
   };
-  // Throws RouteUnavailable (no way, or not that way), std::invalid_argument (arrays that it does
-  // not take), PeerLost, CudaError, RegistrationError, TransferTimeout.
+  // Throws RouteUnavailable (no way, or not the wanted one), std::invalid_argument (unsuitable
+  // arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.
   DeviceQueue(const QueueArrays& arrays, const Options& options, const Deadline& deadline);
 
   const device::Queue& value() const noexcept { return way_.queue; }
-  std::uint64_t address() const noexcept;  // of the same in the GPU's memory
+  std::uint64_t address() const noexcept;  // of the device::Queue in GPU memory
   const engine::Route& route() const noexcept { return *way_.route; }
   const std::string& device() const noexcept { return device_; }
   const char* way() const noexcept;  // "mapped", "direct" or "proxy"
-  // Why nothing is carried out any more; empty: it is.
+  // Why the queue has stopped; empty: it works.
   std::string error() const;
 
  private:

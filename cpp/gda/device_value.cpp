@@ -17,7 +17,7 @@ using driver::check_cuda;
 
 DeviceValue::DeviceValue(std::shared_ptr<const gpu::Device> device, std::size_t nbytes, Kept kept)
     : device_(std::move(device)), generation_(fork_generation()), kept_(std::move(kept)) {
-  kept_.push_back(std::make_shared<const gpu::KernelsWait>());  // the last to be let go of
+  kept_.push_back(std::make_shared<const gpu::KernelsWait>());  // released last
   const driver::Cuda& cuda = device_->cuda();
   const gpu::DeviceGuard guard(*device_);
   check_cuda(cuda, cuda.memory_allocate(&address_, nbytes),
@@ -26,7 +26,7 @@ DeviceValue::DeviceValue(std::shared_ptr<const gpu::Device> device, std::size_t 
 
 void DeviceValue::set(std::span<const std::byte> bytes, const Deadline& deadline) {
   const driver::Cuda& cuda = device_->cuda();
-  const std::string what = "what kernels on " + device_->facts().device_name() + " are given";
+  const std::string what = "the arguments of kernels on " + device_->facts().device_name();
   const gpu::DeviceGuard guard(*device_);
   struct Parts {
     gpu::PinnedPages source;
@@ -43,13 +43,13 @@ void DeviceValue::set(std::span<const std::byte> bytes, const Deadline& deadline
     copy_ = std::shared_ptr<const Parts>(std::move(parts));
     return;
   }
-  (void)parts.release();  // it may still be read
+  (void)parts.release();  // the copy may still read it
   throw TransferTimeout(what + " could not be copied in time: a kernel keeps the GPU busy");
 }
 
 DeviceValue::~DeviceValue() {
   if (generation_ != fork_generation()) {
-    // CUDA does not survive fork(): nothing is to be given back.
+    // CUDA does not survive fork(): leak instead of freeing.
     new auto(std::move(kept_));
     new auto(std::move(copy_));
     return;
@@ -62,7 +62,7 @@ DeviceValue::~DeviceValue() {
         const gpu::DeviceGuard guard(*device);
         (void)device->cuda().memory_free(address);
         copy.reset();
-      } catch (const CudaError&) {  // the memory has gone with the context
+      } catch (const CudaError&) {  // the memory is gone with its context
         gpu::keep_for_good(std::move(copy));
       }
     });

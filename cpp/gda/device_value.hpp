@@ -1,5 +1,5 @@
-// Bytes in the memory of a GPU that kernels of the program read, and what must live as long as they
-// may run.
+// Bytes in GPU memory that the program's kernels read, and the objects that must live as long as
+// those kernels may run.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +19,12 @@ class DeviceValue {
 
   // Throws CudaError.
   DeviceValue(std::shared_ptr<const gpu::Device> device, std::size_t nbytes, Kept kept);
-  // Returns at once: all is let go of when the GPU has done what it was given so far.
+  // Returns at once: everything is released when the GPU has finished its work so far.
   ~DeviceValue();
   DeviceValue(const DeviceValue&) = delete;
   DeviceValue& operator=(const DeviceValue&) = delete;
 
-  // To be called once. Throws CudaError, TransferTimeout (the GPU is kept busy).
+  // Call once. Throws CudaError, TransferTimeout (the GPU stays busy).
   void set(std::span<const std::byte> bytes, const Deadline& deadline);
 
   std::uint64_t address() const noexcept { return address_; }
@@ -33,7 +33,7 @@ class DeviceValue {
   const std::shared_ptr<const gpu::Device> device_;
   const unsigned generation_;  // of the process (fork)
   Kept kept_;
-  std::shared_ptr<const void> copy_;  // what set() used: given back with the rest
+  std::shared_ptr<const void> copy_;  // source and stream of set(); released with the rest
   driver::CudaAddress address_ = 0;
 };
 

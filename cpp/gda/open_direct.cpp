@@ -34,7 +34,7 @@ device::RingWay describe(const engine::DirectReach& reach) {
 
 namespace {
 
-// Whole pages that hold those bytes, each once.
+// The whole pages that cover those ranges, each once.
 std::vector<Extent> whole_pages(std::vector<Extent> ranges) {
   const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   for (Extent& range : ranges) {
@@ -60,7 +60,7 @@ void map_pages(OpenedWay& opened, const std::vector<Extent>& ranges, gpu::PageKi
   }
 }
 
-// The doorbell register of an adapter is no memory.
+// The doorbell register of an adapter is I/O memory.
 void map_rings(OpenedWay& opened) {
   constexpr std::uint64_t kBlock = device::mlx5::kBlockBytes;
   const device::SendRing& ring = opened.ring->ring;

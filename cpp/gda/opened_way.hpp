@@ -1,4 +1,4 @@
-// A way between two arrays for kernels, as it was opened: what a Queue takes from it.
+// A way between two arrays for kernels, as opened: the input of a Queue.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace zerohop::gda {
 
-// Which way; automatic: mapped memory where there is that, else the proxy.
+// automatic: mapped memory if available, else the proxy.
 enum class WantedWay { automatic, mapped, direct, proxy };
 
 struct QueueArrays {
@@ -25,16 +25,16 @@ struct QueueArrays {
 };
 
 struct OpenedWay {
-  device::Queue queue;                    // but for what lies in the GPU's memory
-  std::optional<device::RingWay> ring{};  // the same
+  device::Queue queue;                    // without what lies in GPU memory
+  std::optional<device::RingWay> ring{};  // likewise
   std::shared_ptr<const engine::Route> route;
-  std::shared_ptr<const gpu::Device> device;                // that runs the kernels
+  std::shared_ptr<const gpu::Device> device;                // runs the kernels
   std::shared_ptr<const Proxy> proxy{};                     // null: none
   std::shared_ptr<const engine::DirectQueuePair> direct{};  // null: none
-  DeviceValue::Kept kept{};                                 // as long as kernels may use it
+  DeviceValue::Kept kept{};                                 // held as long as kernels may use it
 };
 
-// Throw what Peer::reach_for_kernels() and its siblings do, CudaError, RegistrationError.
+// These throw what Peer::reach_for_kernels() and its siblings throw, CudaError, RegistrationError.
 OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
                       const std::optional<double>& timeout);
 OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,
@@ -42,9 +42,9 @@ OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& ti
 OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
                      const std::string& not_mapped);
 
-// A queue of a ring, but for where the slots of the Peer's board are.
+// A ring's queue, without the addresses of the Peer's board.
 device::Queue make_ring_queue(const QueueArrays& arrays, const engine::EntryReach& reach);
-// Addresses are the host's; but for the ring's state, the claims and the patience.
+// With host addresses; without the ring's state, the claims and the patience.
 device::RingWay describe(const engine::DirectReach& reach);
 // Throws std::invalid_argument.
 void check_on_gpu(const engine::Memory& local);

@@ -16,14 +16,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::microseconds;
 
-// At its end: what a lost peer holds up fails within 5 s.
+// For the destructor: transfers to a lost peer fail within 5 s.
 constexpr std::chrono::seconds kPatienceAtEnd{6};
 
-// A kernel in the middle of an exchange is answered at once.
+// Serves a kernel in the middle of an exchange at once.
 constexpr microseconds kSpin{200};
 
-// A kernel wakes nobody: how long to be away from a ring where nothing has happened for so long.
-// An idle ring costs next to nothing.
+// A kernel cannot wake the thread: how long to sleep when the ring has been idle for so long. An
+// idle ring costs next to nothing.
 microseconds pause_after(Clock::duration idle) {
   using namespace std::chrono_literals;
   if (idle < 10ms) return 20us;
@@ -39,7 +39,7 @@ Proxy::Proxy(ProxyEnds ends) : generation_(fork_generation()), calls_(std::move(
 
 Proxy::~Proxy() {
   if (generation_ != fork_generation()) {
-    new std::thread(std::move(thread_));  // it runs in the parent, and there is nothing to join
+    new std::thread(std::move(thread_));  // the thread exists in the parent only: nothing to join
     return;
   }
   stopping_ = true;
@@ -51,7 +51,7 @@ void Proxy::run() noexcept {
   std::optional<SpinWait> polling(kSpin);
   Clock::time_point told_to_stop{};
   for (;;) {
-    // Read first: what was posted before the word to stop is taken below.
+    // Read first: entries posted before the stop request are still taken below.
     const bool stopping = stopping_;
     const bool took = calls_.take();
     const bool retired = calls_.retire();
@@ -63,7 +63,7 @@ void Proxy::run() noexcept {
     if (stopping && !took && !calls_.busy()) return;
     if (stopping && told_to_stop == Clock::time_point{}) told_to_stop = now;
     if (stopping && now - told_to_stop > kPatienceAtEnd) {
-      return report("what kernels posted last does not end: it is left behind");
+      return report("transfers that kernels posted do not finish: they are abandoned");
     }
     if (!took && !retired && !polling->pause()) {
       std::this_thread::sleep_for(pause_after(now - worked));

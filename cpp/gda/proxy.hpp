@@ -1,5 +1,5 @@
-// Carries out what kernels write into a ring, where no adapter can be driven by them: a thread of
-// the host looks at the ring, and calls the Peer.
+// Executes what kernels write into a ring where they cannot drive an adapter: a host thread polls
+// the ring and calls the Peer.
 #pragma once
 
 #include <atomic>
@@ -16,13 +16,13 @@ class Proxy {
  public:
   // Throws Error (out of memory or threads).
   explicit Proxy(ProxyEnds ends);
-  // What the ring holds is carried out and awaited, within bounds.
+  // Executes what the ring holds and waits for it, within bounds.
   ~Proxy();
   Proxy(const Proxy&) = delete;
   Proxy& operator=(const Proxy&) = delete;
 
   const ProxyRing& ring() const noexcept { return ring_; }
-  std::string error() const { return calls_.error(); }  // why nothing is carried out any more
+  std::string error() const { return calls_.error(); }  // why it has stopped; empty: it works
 
  private:
   void run() noexcept;
@@ -31,7 +31,7 @@ class Proxy {
   ProxyRing ring_;
   ProxyCalls calls_;
   std::atomic<bool> stopping_{false};
-  std::thread thread_;  // last: it uses all of the above
+  std::thread thread_;  // last: it uses all members above
 };
 
 }  // namespace zerohop::gda

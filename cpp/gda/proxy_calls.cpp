@@ -8,9 +8,9 @@
 namespace zerohop::gda {
 namespace {
 
-// Under way at once: fewer than a path lets wait before its callers have to.
+// Transfers in progress: fewer than a path queues before its callers block.
 constexpr std::size_t kMostBegun = 64;
-constexpr std::size_t kMostOfBatch = 32;  // of entries in one call
+constexpr std::size_t kMostOfBatch = 32;  // entries in one call
 
 [[noreturn]] void refuse(const std::string& what) {
   throw std::invalid_argument("an entry that a kernel wrote " + what +
@@ -64,7 +64,7 @@ bool ProxyCalls::take() noexcept {
   return any;
 }
 
-// It, and what was to be begun together before, is not carried out.
+// Drops the entry, and the batch that was to begin before it.
 void ProxyCalls::give_up(const Turn& turn) {
   begin_batch();
   begun_.push_back({.transfer = nullptr, .turn = turn, .failed = true});
@@ -74,7 +74,7 @@ void ProxyCalls::handle(const softhca::Wqe& entry, const Turn& turn) {
   if (entry.status != IBV_WC_SUCCESS) refuse("is malformed");
   if (is_atomic(entry)) return fetch(entry, turn);
   const bool reads = entry.work.opcode == IBV_WR_RDMA_READ;
-  if (!reads && entry.work.opcode != IBV_WR_RDMA_WRITE) refuse("asks for what there is not");
+  if (!reads && entry.work.opcode != IBV_WR_RDMA_WRITE) refuse("has an unknown opcode");
   if (entry.work.num_sge == 0) {
     begin_batch();
     begun_.push_back({.transfer = nullptr, .turn = turn});
@@ -105,10 +105,10 @@ engine::Memory ProxyCalls::near_of(const softhca::Wqe& entry) const {
   return ends_.local.range(range.addr, range.length);
 }
 
-// The place is that block's until it is done.
+// The value belongs to its block until the block is done.
 engine::Memory ProxyCalls::keep_value(const softhca::Wqe& entry) const {
   const std::uint64_t nbytes = nbytes_of(entry);
-  if (nbytes > kValueNbytes) refuse("carries more than fits");
+  if (nbytes > kValueNbytes) refuse("carries too many bytes");
   const std::uint64_t block = entry.work.wr_id % ProxyRing::kBlocks;
   const std::uint64_t place = ends_.values.layout().address + block * kValueNbytes;
   auto* to = reinterpret_cast<std::byte*>(place);
@@ -122,7 +122,7 @@ engine::Memory ProxyCalls::keep_value(const softhca::Wqe& entry) const {
 
 void ProxyCalls::notify(const softhca::Wqe& entry, const Turn& turn) {
   std::uint32_t value = 0;
-  if (nbytes_of(entry) != sizeof value || entry.work.num_sge != 1) refuse("puts no notification");
+  if (nbytes_of(entry) != sizeof value || entry.work.num_sge != 1) refuse("writes no notification");
   std::memcpy(&value, reinterpret_cast<const void*>(entry.work.sg_list[0].addr), sizeof value);
   const std::uint64_t slot = (entry.work.wr.rdma.remote_addr - kNotes) / sizeof value;
   if (slot >= engine::Board::kSlots) refuse("names no slot");
@@ -193,16 +193,16 @@ void ProxyCalls::finish(Begun& first) noexcept {
   try {
     const std::uint64_t value = first.transfer ? first.transfer->result() : 0;
     if (first.result != 0 && !ring_.put_result(first.result, value)) {
-      refuse("names no place for an old value");
+      refuse("has an invalid address for the old value");
     }
   } catch (const std::exception& error) {
     failed = true;
     fail(error.what());
   }
-  // One that failed is told in any case, as adapters do.
+  // A failed entry always gets a completion, as with adapters.
   if (!first.turn.tells && !failed) return;
   const auto status = failed ? IBV_WC_GENERAL_ERR : IBV_WC_SUCCESS;
-  if (!ring_.complete(first.turn.index, status)) fail("kernels do not take completions");
+  if (!ring_.complete(first.turn.index, status)) fail("kernels do not consume completions");
 }
 
 void ProxyCalls::fail(std::string_view why) noexcept {
@@ -211,7 +211,7 @@ void ProxyCalls::fail(std::string_view why) noexcept {
   try {
     if (error_.empty()) error_ = why;
   } catch (const std::bad_alloc&) {
-    error_ = "out of memory";  // short enough to need none
+    error_ = "out of memory";  // short enough to need no allocation
   }
 }
 

@@ -1,5 +1,6 @@
-// What the entries of a ring ask for, done by calls of a Peer: whatever way those take, but for
-// memory of a GPU no kernel, as the program's may occupy all of it. One thread at a time.
+// Executes the entries of a ring by calls of a Peer. They take whatever way such calls take, except
+// that none launches a kernel for GPU memory: the program's kernels may occupy the whole GPU. Not
+// thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,39 +18,39 @@ namespace zerohop::gda {
 
 constexpr std::uint64_t kValueNbytes = 32;  // as much as an entry carries
 
-// The arrays of a queue, and what their entries need besides.
+// The arrays of a queue, and what else its entries need.
 struct ProxyEnds {
   std::shared_ptr<engine::Peer> peer;
   engine::Memory local;
   engine::RemoteMemory remote;
-  engine::Memory values;  // of the host: kValueNbytes for each block of the ring
+  engine::Memory values;  // host memory: kValueNbytes for each block of the ring
 };
 
 class ProxyCalls {
  public:
-  // Where entries find the slots of the Peer's board: no memory lies there.
+  // Pseudo-address of the Peer's board slots in entries; no memory lies there.
   static constexpr std::uint64_t kNotes = std::uint64_t{1} << 63;
 
   ProxyCalls(ProxyEnds ends, ProxyRing& ring);
 
-  // Begins what is due, as far as there is room. Whether anything was.
+  // Starts entries while there is room. Returns whether any was started.
   bool take() noexcept;
-  // Tells of what has ended, in order. Whether anything has.
+  // Completes finished entries, in order. Returns whether there were any.
   bool retire() noexcept;
   bool busy() const noexcept { return !begun_.empty(); }
-  // The first failure, after which nothing is carried out; empty: there was none. Any thread.
+  // The first failure, after which nothing is executed; empty: none. Any thread.
   std::string error() const;
 
  private:
-  // An entry, or several that one call carries out: the last, and whether it is to be told of.
+  // An entry, or the last of several that one call executes, and whether it gets a completion.
   struct Turn {
     std::uint64_t index = 0;
     bool tells = false;
   };
   struct Begun {
-    engine::Transferring transfer;  // null: it was refused, or there is nothing to do
+    engine::Transferring transfer;  // null: refused, or nothing to do
     Turn turn;
-    std::uint64_t result = 0;  // where it is to be put
+    std::uint64_t result = 0;  // address for the old value; 0: none
     bool failed = false;
   };
   struct Batch {
@@ -65,7 +66,7 @@ class ProxyCalls {
   void fetch(const softhca::Wqe& entry, const Turn& turn);
   engine::Memory near_of(const softhca::Wqe& entry) const;
   engine::Memory keep_value(const softhca::Wqe& entry) const;
-  // What entries have been added, and a notification behind it.
+  // Starts the entries added so far, followed by a notification.
   void begin_batch(const std::optional<engine::Notification>& notification = {});
   engine::Transferring call_batch(const std::optional<engine::Notification>& notification);
   void give_up(const Turn& turn);
@@ -79,7 +80,7 @@ class ProxyCalls {
   std::deque<Begun> begun_;
   bool failed_ = false;
 
-  mutable Mutex<Rank::proxy_calls> mutex_;  // guards the next
+  mutable Mutex<Rank::proxy_calls> mutex_;  // guards error_
   std::string error_;
 };
 

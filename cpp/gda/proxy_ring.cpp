@@ -7,7 +7,7 @@
 namespace zerohop::gda {
 namespace {
 
-constexpr std::uint32_t kNumber = 1;  // of the queue pair, that entries name
+constexpr std::uint32_t kNumber = 1;  // of the queue pair, as named in entries
 constexpr std::size_t kResultNbytes = ProxyRing::kBlocks * sizeof(std::uint64_t);
 
 }  // namespace

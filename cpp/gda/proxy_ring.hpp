@@ -1,5 +1,5 @@
-// The ring of a queue whose entries a thread of the host carries out, as that thread has it: the
-// protocol of an adapter's, but that nobody rings a doorbell. One thread at a time.
+// The ring of a queue whose entries a host thread executes, as that thread sees it: the protocol of
+// an adapter's ring, but without a doorbell. Not thread-safe.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -18,21 +18,21 @@ namespace zerohop::gda {
 
 class ProxyRing {
  public:
-  static constexpr std::uint32_t kBlocks = 1024;  // that wait or are under way at most
+  static constexpr std::uint32_t kBlocks = 1024;  // most that wait or are in progress
 
   ProxyRing();  // throws Error
 
-  // Addresses are the host's, and keys are not needed; but for the ring's state and the claims,
-  // which are the kernels' own.
+  // With host addresses, and no keys; without the ring's state and the claims, which belong to the
+  // kernels.
   device::RingWay describe() const;
-  // Whole pages, which are to be mapped for a GPU.
+  // Whole pages, to be mapped for a GPU.
   std::array<std::span<std::byte>, 3> pages() const;
 
-  // The next entry, valid until the next call. Null: none is due.
+  // The next entry, valid until the next call. Null: none is posted.
   const softhca::Wqe* next() noexcept;
-  // That it and all before it are done. False: kernels have left no place for that.
+  // Completes that entry and all before it. False: kernels left no room for the completion.
   bool complete(std::uint64_t index, ibv_wc_status status) noexcept;
-  // What complete() is to be called behind. False: that is no place for results.
+  // Call before complete(). False: the address is not one for results.
   bool put_result(std::uint64_t address, std::uint64_t value) noexcept;
 
  private:

@@ -12,7 +12,7 @@ namespace zerohop::gpu {
 namespace {
 
 // cuPointerGetAttributes leaves a value at zero where the address is not CUDA's or the attribute
-// does not apply, and fails only for wrong arguments.
+// does not apply; it fails only for invalid arguments.
 struct Attributes {
   unsigned memory_type = 0;
   unsigned managed = 0;
@@ -43,8 +43,8 @@ void ask(const driver::Cuda& cuda, std::uint64_t address, const std::array<Query
                      "cuPointerGetAttributes");
 }
 
-// The part around `address` that is one allocation and one mapping. A reservation may hold several
-// mappings (cuMemMap), and a mapping several allocations (small ones of cuMemAlloc).
+// The part around `address` that is both one allocation and one mapping. A reservation may hold
+// several mappings (cuMemMap), and a mapping several allocations (small cuMemAlloc ones).
 Extent chunk_of(const Attributes& a) {
   return {std::max(a.range_begin, a.mapping_begin),
           std::min(a.range_begin + a.range_nbytes, a.mapping_begin + a.mapping_nbytes)};

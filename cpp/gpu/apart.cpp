@@ -16,7 +16,7 @@ namespace {
 
 using Work = std::function<void()>;
 
-// Gives back what belongs to one GPU. What waits for the GPU has a thread apart from what does not.
+// Frees what belongs to one GPU. Work that waits for the GPU has a thread of its own.
 class Reaper {
  public:
   explicit Reaper(const std::atomic<bool>& ending) : ending_(ending) {}
@@ -41,13 +41,13 @@ class Reaper {
   void run_by(Executor& executor, Work& work) {
     if (executor.run(work)) return;
     if (ending_) {
-      new auto(std::move(work));  // the end of the process gives all of it back
+      new auto(std::move(work));  // leak: process exit frees it all
     } else {
       work();
     }
   }
 
-  // One wait serves all who had asked before it began.
+  // One wait serves all work that was queued before it began.
   void wait(const Device& device) {
     const std::uint64_t asked = asked_;
     try {
@@ -61,19 +61,19 @@ class Reaper {
 
   const std::atomic<bool>& ending_;
   std::atomic<std::uint64_t> asked_{0};
-  std::atomic<std::uint64_t> idle_{0};  // for all who asked up to this one
+  std::atomic<std::uint64_t> idle_{0};  // target: all requests up to this one
   Executor now_{"zh-free"};
   Executor when_idle_{"zh-free-idle"};
 };
 
-// What runs apart, and what is put off.
+// Work running on the threads, and postponed work.
 class Works {
  public:
   Reaper& reaper(int gpu) {
     const std::lock_guard lock(mutex_);
     return reapers_.try_emplace(gpu, ending_).first->second;
   }
-  // Whether it was put off.
+  // Returns whether the work was postponed.
   bool put_off(int gpu, Work& work) {
     const std::lock_guard lock(mutex_);
     if (waits_ == 0) return false;
@@ -84,14 +84,14 @@ class Works {
     const std::lock_guard lock(mutex_);
     ++waits_;
   }
-  std::vector<std::pair<int, Work>> end_wait() {  // with what is no longer put off
+  std::vector<std::pair<int, Work>> end_wait() {  // returns work that is no longer postponed
     const std::lock_guard lock(mutex_);
     return --waits_ == 0 ? std::exchange(put_off_, {}) : std::vector<std::pair<int, Work>>();
   }
-  // The process ends: what still runs then would use a driver that is being taken down, so it is
-  // waited for, and nothing more is begun.
+  // At process exit running work would use a driver that is shutting down: wait for it, and start
+  // nothing more.
   void end_all() {
-    const Deadline deadline = Deadline::after(Deadline::Seconds{2});  // should the GPU hang
+    const Deadline deadline = Deadline::after(Deadline::Seconds{2});  // in case the GPU hangs
     ending_ = true;
     std::vector<Reaper*> all;
     {
@@ -103,17 +103,17 @@ class Works {
 
  private:
   std::atomic<bool> ending_{false};
-  Mutex<Rank::works_apart> mutex_;  // guards all below
-  std::map<int, Reaper> reapers_;   // by ordinal; they stay where they are
-  int waits_ = 0;                   // of class KernelsWait
+  Mutex<Rank::works_apart> mutex_;  // guards all members below
+  std::map<int, Reaper> reapers_;   // by ordinal; elements have stable addresses
+  int waits_ = 0;                   // number of KernelsWait objects
   std::vector<std::pair<int, Work>> put_off_;
 };
 
-// A child of fork() has neither the threads nor the CUDA of its parent: what that put off is its
-// own to give back.
+// A child of fork() has neither the threads nor the CUDA of its parent; it postpones and frees only
+// its own work.
 PerProcess<Works> all_works;
 
-// Made once the driver is in use: so it ends before the driver does.
+// Constructed after the driver is in use, so that it is destroyed before the driver.
 struct AtExit {
   AtExit() = default;
   ~AtExit() { all_works.get().end_all(); }
@@ -137,7 +137,7 @@ void run_when_idle(std::shared_ptr<const Device> device, Work work) noexcept {
 
 KernelsWait::KernelsWait() : generation_(fork_generation()) { works().begin_wait(); }
 KernelsWait::~KernelsWait() {
-  if (generation_ != fork_generation()) return;  // the parent's
+  if (generation_ != fork_generation()) return;  // belongs to the parent
   for (auto& [gpu, work] : works().end_wait()) run_apart(gpu, std::move(work));
 }
 
@@ -151,7 +151,7 @@ void give_back(int gpu, Work work) noexcept {
 
 void keep_for_good(std::shared_ptr<const void> what) noexcept {
   static Mutex<Rank::kept_for_good> mutex;
-  static auto* const kept = new std::vector<std::shared_ptr<const void>>();  // beyond exit, too
+  static auto* const kept = new std::vector<std::shared_ptr<const void>>();  // used until exit
   const std::lock_guard lock(mutex);
   kept->push_back(std::move(what));
 }

@@ -1,10 +1,10 @@
-// What gives back memory of a GPU, for whoever must not wait: the thread that answers peers may
-// drop the last hold on memory, and giving that back waits for the GPU.
+// Frees GPU memory on behalf of callers that must not block: the thread that answers peers may drop
+// the last reference, and freeing waits for the GPU.
 //
-// Each GPU has two threads for that, which are there while there is work: one that waits for the
-// GPU, and one for all else. Behind a call of the driver that hangs the rest of that GPU's waits,
-// and nothing of other GPUs. The end of the process waits two seconds at most for the calls that
-// run, and begins none: the system gives back the rest.
+// Each GPU has two threads for that, which exist only while there is work: one waits for the GPU,
+// the other does everything else. A driver call that hangs delays only work for the same GPU.
+// Process exit waits at most two seconds for running calls and starts none; the system frees the
+// rest.
 #pragma once
 
 #include <functional>
@@ -17,21 +17,22 @@
 
 namespace zerohop::gpu {
 
-// gpu: its ordinal. Here, where no thread is to be had.
+// gpu: its ordinal. Runs the work in the caller if no thread can be started.
 void run_apart(int gpu, std::function<void()> work) noexcept;
-// Likewise, once the GPU has done all that it was given before this call. One wait for the GPU
-// serves all works that were there when it began.
+// The same, once the GPU has finished all work submitted before this call. One wait for the GPU
+// serves all work items queued when it began.
 void run_when_idle(std::shared_ptr<const Device> device, std::function<void()> work) noexcept;
 
-// While one of these is held, kernels of the program may wait for what threads of this process
-// carry out. The driver waits for such kernels before it frees memory or unloads a module, and
-// holds up every copy of the process meanwhile, those that they wait for too: so what
-// give_back() and give_back_apart() get is put off. (Not so what must not stay: memory that peers
-// have, what the program closes, rings of a queue that is closed, for which the GPU is waited for.)
+// While one of these exists, the program's kernels may be waiting for what threads of this process
+// do. Before it frees memory or unloads a module, the driver waits for such kernels, and meanwhile
+// blocks all copies of the process, including those that the kernels wait for. So the work of
+// give_back() and give_back_apart() is postponed. (Not postponed, but done after waiting for the
+// GPU: what must not stay, such as memory that peers hold, what the program closes, and rings of a
+// closed queue.)
 class KernelsWait {
  public:
   KernelsWait();
-  ~KernelsWait();  // of the last one: gives back what was put off
+  ~KernelsWait();  // the last one runs the postponed work
   KernelsWait(const KernelsWait&) = delete;
   KernelsWait& operator=(const KernelsWait&) = delete;
 
@@ -39,16 +40,16 @@ class KernelsWait {
   const unsigned generation_;  // of the process (fork)
 };
 
-// As run_apart(), now or once no KernelsWait is held.
+// Like run_apart(), now or once no KernelsWait exists.
 void give_back_apart(int gpu, std::function<void()> work) noexcept;
-// Now, here, where the driver may keep the caller; or apart once no KernelsWait is held.
+// Runs at once in the caller, where the driver may block; or on the thread once no KernelsWait
+// exists.
 void give_back(int gpu, std::function<void()> work) noexcept;
 
-// Never destroys it: a GPU that hangs or has failed may still use it.
+// Never destroys it: a GPU that hangs or has failed may still access it.
 void keep_for_good(std::shared_ptr<const void> what) noexcept;
 
-// Destroys what belongs to the device; where the context is gone, as at process exit, it stays as
-// it is.
+// Destroys driver objects of the device. If the context is gone, as at process exit, it leaks them.
 template <typename Parts>
 std::function<void()> destruction(std::shared_ptr<const Device> device,
                                   std::unique_ptr<Parts> parts) {

@@ -22,7 +22,7 @@ namespace {
 
 using driver::check_cuda;
 
-// Buffers of this process whose memory is on its way back to the GPU.
+// Buffers of this process whose memory is still being freed.
 std::atomic<int> buffers_going{0};
 
 std::string bytes_on(std::uint64_t nbytes, const Device& device) {
@@ -37,7 +37,7 @@ driver::CudaMemoryProperties properties_on(const Device& device) {
   const DeviceFacts& facts = device.facts();
   if (!facts.vmm) {
     throw CudaError(facts.device_name() +
-                        " cannot map memory that others are to reach (cuMemCreate), as GPUs of "
+                        " cannot map memory for other processes (cuMemCreate), as in "
                         "some virtual machines: register memory of a framework instead",
                     driver::kCudaErrorNotSupported);
   }
@@ -72,14 +72,14 @@ std::uint64_t round_up(const Device& device, std::uint64_t nbytes,
                   driver::kCudaErrorOutOfMemory);
 }
 
-// Memory that is on its way back to the GPU is waited for, until `deadline`.
+// Waits, until `deadline`, for memory that is still being freed.
 PhysicalMemory create_physical(const Device& device, std::uint64_t nbytes,
                                const driver::CudaMemoryProperties& properties,
                                const Deadline& deadline) {
   constexpr std::chrono::milliseconds kNap{1};
   const driver::Cuda& cuda = device.cuda();
   for (;;) {
-    const bool more_comes = buffers_going.load() > 0;  // before the driver is asked
+    const bool more_comes = buffers_going.load() > 0;  // read before asking the driver
     driver::CudaAllocation handle = 0;
     const driver::CudaResult result = cuda.memory_create(&handle, nbytes, &properties, 0);
     if (result == driver::kCudaSuccess) return {cuda, handle};
@@ -91,7 +91,7 @@ PhysicalMemory create_physical(const Device& device, std::uint64_t nbytes,
   }
 }
 
-// The device itself, and the others of this process that can reach its memory.
+// The device itself, and the other GPUs of this process that can access its memory.
 std::vector<driver::CudaMemoryAccess> accesses_to(const Device& device) {
   const driver::Cuda& cuda = device.cuda();
   std::vector<driver::CudaMemoryAccess> accesses{
@@ -136,7 +136,7 @@ struct Buffer::Mapping {
 
   const std::shared_ptr<Device> device;
   const driver::CudaMemoryProperties properties;
-  const std::uint64_t nbytes;  // whole pages
+  const std::uint64_t nbytes;  // rounded up to whole pages
   const PhysicalMemory physical;
   const AddressRange addresses;
   const MappedMemory mapped;
@@ -147,7 +147,7 @@ std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Device> device, std::uint
   if (nbytes == 0) return std::shared_ptr<Buffer>(new Buffer(0, nullptr));
   const DeviceGuard guard(*device);
   auto mapping = std::make_unique<Mapping>(device, nbytes, deadline);
-  // From here on the GPU may work on it: its end is that of a Buffer.
+  // From here on the GPU may access the memory, so it must be freed as a Buffer is.
   std::shared_ptr<Buffer> buffer(new Buffer(nbytes, std::move(mapping)));
   buffer->mapping_->zero(deadline);
   return buffer;
@@ -162,11 +162,11 @@ std::uint64_t Buffer::address() const noexcept {
 
 Buffer::~Buffer() {
   Mapping* mapping = mapping_.release();
-  // CUDA does not survive fork(): in a child there is nothing to give back.
+  // CUDA does not survive fork(): in a child there is nothing to free.
   if (mapping == nullptr || generation_ != fork_generation()) return;
   ++buffers_going;
-  // Whoever drops the last hold must not wait for the GPU: it may be the thread that answers peers,
-  // and a kernel may wait for what that thread delivers.
+  // The caller must not wait for the GPU: it may be the thread that answers peers, and a kernel may
+  // be waiting for what that thread delivers.
   run_when_idle(mapping->device, [mapping]() noexcept {
     const std::shared_ptr<Device> device = mapping->device;
     delete mapping;

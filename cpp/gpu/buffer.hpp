@@ -1,5 +1,5 @@
-// GPU memory that zerohop allocates itself: physical memory behind a handle that another process
-// can be given, and that adapters may reach where the GPU lets them.
+// GPU memory that zerohop allocates: physical memory behind a handle that can be passed to another
+// process, and that adapters can access where the GPU supports it.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,14 @@ namespace zerohop::gpu {
 
 class Buffer {
  public:
-  // Zeroed, at a multiple of the GPU's page size (2 MiB on today's), and open to all GPUs of this
-  // process that reach the device. nbytes 0 maps nothing: the address is 0. Throws CudaError, and
-  // TransferTimeout when other work keeps the GPU from zeroing it until `deadline`.
+  // Zeroed, aligned to the GPU's page size (2 MiB on today's GPUs), and accessible to all GPUs of
+  // this process that can reach the device. With nbytes 0 nothing is mapped and the address is 0.
+  // Throws CudaError, and TransferTimeout when other work keeps the GPU from zeroing it until
+  // `deadline`.
   static std::shared_ptr<Buffer> create(std::shared_ptr<Device> device, std::uint64_t nbytes,
                                         const Deadline& deadline);
-  // Returns at once. The memory goes when the GPU has done what it was given before: kernels of the
-  // program may still use it.
+  // Returns at once. The memory is freed when the GPU has finished its work so far: the program's
+  // kernels may still use it.
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;

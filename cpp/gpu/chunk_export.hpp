@@ -1,4 +1,4 @@
-// GPU memory on its way to another process of this host: each chunk of a range with the handle by
+// GPU memory exported to another process of this host: each chunk of a range with the handle by
 // which that process maps it.
 #pragma once
 
@@ -12,19 +12,19 @@
 namespace zerohop::gpu {
 
 struct ChunkExport {
-  Extent extent;                // of the chunk, in addresses of its owner
-  std::uint64_t buffer_id = 0;  // unique in the owner's process, never used again
-  driver::CudaUuid gpu{};       // that it lies on
-  // Memory of cuMemCreate goes by descriptor. Without one: memory of cudaMalloc, by handle.
+  Extent extent;                // of the chunk, in its owner's addresses
+  std::uint64_t buffer_id = 0;  // unique in the owner's process, never reused
+  driver::CudaUuid gpu{};       // GPU that holds it
+  // cuMemCreate memory is exported by descriptor; empty for cudaMalloc memory, exported by handle.
   UniqueFd descriptor;
   driver::CudaIpcHandle handle{};
 };
 
-// The chunk around one address. Throws as export_chunks() does.
+// The chunk around one address. Throws what export_chunks() throws.
 ChunkExport export_chunk(const Device& device, std::uint64_t address);
 
-// All chunks that `range` touches, in the order of their addresses. Throws RouteUnavailable with
-// the reason where another process cannot map them; CudaError, RegistrationError (not mapped here).
+// All chunks that `range` touches, in address order. Throws RouteUnavailable with the reason why
+// another process cannot map them; CudaError, RegistrationError (not mapped here).
 std::vector<ChunkExport> export_chunks(const Device& device, const Extent& range);
 
 }  // namespace zerohop::gpu

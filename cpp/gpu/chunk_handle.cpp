@@ -36,7 +36,7 @@ ChunkExport from_handle(std::span<const std::byte> handle, UniqueFd descriptor) 
   Handle from{};
   if (handle.size() == sizeof from) std::memcpy(&from, handle.data(), sizeof from);
   if (from.begin >= from.end || (from.by_descriptor != 0) != static_cast<bool>(descriptor)) {
-    throw ProtocolError("a process of this host describes GPU memory as no correct one does");
+    throw ProtocolError("a process of this host sent an invalid description of GPU memory");
   }
   return {.extent = {from.begin, from.end},
           .buffer_id = from.buffer_id,

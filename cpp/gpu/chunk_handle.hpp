@@ -1,4 +1,4 @@
-// A ChunkExport as bytes for another process of this host, beside its descriptor.
+// A ChunkExport serialized for another process of this host; its descriptor travels separately.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace zerohop::gpu {
 
 inline constexpr std::size_t kHandleNbytes = 112;
 std::vector<std::byte> to_handle(const ChunkExport& chunk);
-// descriptor: that came with it, or none. Throws ProtocolError.
+// descriptor: the one received with the handle, or none. Throws ProtocolError.
 ChunkExport from_handle(std::span<const std::byte> handle, UniqueFd descriptor);
 
 }  // namespace zerohop::gpu

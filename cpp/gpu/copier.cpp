@@ -15,7 +15,7 @@ namespace zerohop::gpu {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// Shorter than the five seconds after which peers count this process as lost.
+// Shorter than the five seconds after which peers consider this process lost.
 constexpr std::chrono::seconds kPatience{4};
 
 }  // namespace
@@ -43,14 +43,14 @@ class Copier::Lane final : public driver::CopyLane {
     int result = driver::kCudaErrorNotReady;
     while ((result = slots_.query(i)) == driver::kCudaErrorNotReady) {
       if (Clock::now() > end) {
-        hung_ = true;  // its copies may still run: the chunks are never used again
+        hung_ = true;  // copies may still run: never use the chunks again
         return driver::kCudaErrorTimeout;
       }
     }
     return result;
   }
 
-  // In the thread that has the lane.
+  // Called by the thread that holds the lane.
   int enter() noexcept {
     try {
       guard_.emplace(device_);
@@ -108,7 +108,7 @@ void Copier::give_back(driver::CopyLane& lane) noexcept {
   mine.leave();
   {
     const std::lock_guard lock(mutex_);
-    free_.push_back(&mine);  // within the capacity it had at first
+    free_.push_back(&mine);  // within the initial capacity
   }
   given_back_.notify_one();
 }

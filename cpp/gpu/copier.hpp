@@ -1,4 +1,4 @@
-// Copies between a GPU's memory and the host's, through lanes of pinned chunks.
+// Copies between GPU memory and host memory, through lanes of pinned chunks.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@ namespace zerohop::gpu {
 
 class Copier final : public driver::Copier {
  public:
-  // Threads that copy at the same time; others wait for their turn.
+  // Number of threads that can copy at the same time; others block.
   static constexpr unsigned kLanes = 4;
 
   // Pins kLanes * CopyLane::kChunks * chunk_nbytes of host memory. Throws CudaError.
@@ -21,7 +21,7 @@ class Copier final : public driver::Copier {
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
 
-  // The thread of a lane has the GPU's primary context current.
+  // Makes the GPU's primary context current in the thread that takes a lane.
   int take(driver::CopyLane*& lane) noexcept override;
   void give_back(driver::CopyLane& lane) noexcept override;
 
@@ -31,7 +31,7 @@ class Copier final : public driver::Copier {
   const std::shared_ptr<Device> device_;
   const unsigned generation_;  // of the process (fork)
   std::vector<std::unique_ptr<Lane>> lanes_;
-  Mutex<Rank::copier_lanes> mutex_;  // a leaf; guards the next
+  Mutex<Rank::copier_lanes> mutex_;  // a leaf; guards free_
   std::vector<Lane*> free_;
   Condition given_back_;
 };

@@ -6,7 +6,7 @@
 namespace zerohop::gpu {
 
 struct CopyPiece {
-  std::uint64_t from = 0;  // addresses that the GPU reaches: its own, a peer's, pinned host memory
+  std::uint64_t from = 0;  // the GPU's own memory, a peer's, or pinned host memory
   std::uint64_t to = 0;
   std::uint64_t nbytes = 0;
 };

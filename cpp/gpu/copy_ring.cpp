@@ -44,8 +44,8 @@ int CopyRing::start_all(unsigned slot, Direction direction, std::span<const Copy
   return error != 0 ? error : marked;
 }
 
-// Guarded: a query from a thread without the context is an error, and one in the global capture
-// mode spoils a capture of the program.
+// Needs the guard: a query without a current context is an error, and a query in global capture
+// mode invalidates a capture of the program.
 int CopyRing::query(unsigned slot) noexcept {
   try {
     const DeviceGuard guard(*device_);

@@ -1,5 +1,5 @@
-// Copies between slots of pinned host memory and one GPU that nobody waits for: they are started,
-// and asked for later. (Copier has the same for those who wait.)
+// Asynchronous copies between slots of pinned host memory and one GPU: started, then polled.
+// (Copier is the blocking counterpart.)
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ class CopyRing {
  public:
   enum class Direction { to_host, to_device };
   struct Copy {
-    std::byte* host;  // in a slot
+    std::byte* host;  // inside a slot
     std::uint64_t device;
     std::size_t nbytes;
   };
@@ -29,10 +29,10 @@ class CopyRing {
 
   std::byte* pages() const noexcept { return slots_->pages(); }
 
-  // Both return 0 or the CUresult. After an error of start(), query() tells of what was started
-  // before it.
+  // Both return 0 or the CUresult. After start() fails, query() covers the copies started before
+  // the failure.
   int start(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept;
-  int query(unsigned slot) noexcept;  // as of CopySlots
+  int query(unsigned slot) noexcept;  // see CopySlots
 
  private:
   int start_all(unsigned slot, Direction direction, std::span<const Copy> copies) noexcept;

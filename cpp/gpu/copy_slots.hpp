@@ -1,6 +1,6 @@
-// Slots of pinned host memory, and one stream of copies between them and a GPU: the owner of what
-// copies use until they are known to have ended. What may still run when the object goes stays as
-// it is, pages, stream and events: freed, it would be written or read by the GPU all the same.
+// Slots of pinned host memory, and one stream of copies between them and a GPU. Owns what copies
+// use until they are known to have finished. If copies may still run when the object is destroyed,
+// it leaks pages, stream and events: the GPU would access freed memory.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace zerohop::gpu {
 
 class CopySlots {
  public:
-  // Pins slots * slot_nbytes of host memory. The caller has made the device current, here and in
+  // Pins slots * slot_nbytes of host memory. The caller has made the device current, here and for
   // every function. Throws CudaError.
   CopySlots(const driver::Cuda& cuda, unsigned slots, std::size_t slot_nbytes);
   ~CopySlots();
@@ -23,15 +23,14 @@ class CopySlots {
 
   std::byte* pages() const noexcept { return static_cast<std::byte*>(pages_.get()); }
 
-  // All return 0 or the CUresult. Copies run in the order in which they are started, whatever their
-  // slot.
+  // All return 0 or the CUresult. Copies run in the order in which they were started, whatever
+  // their slot.
   int to_host(std::byte* host, std::uint64_t device, std::size_t nbytes) noexcept;
   int to_device(std::uint64_t device, const std::byte* host, std::size_t nbytes) noexcept;
-  // What was started so far is what query() of this slot asks about from now on, whether or not
-  // this succeeds.
+  // query() of this slot then covers all copies started so far, even if this fails.
   int mark(unsigned slot) noexcept;
-  // 0: that has ended, and is visible to the CPU, to adapters, and to work that the GPU begins
-  // later. kCudaErrorNotReady: it runs. Others: it may.
+  // 0: finished, and visible to the CPU, to adapters, and to later GPU work. kCudaErrorNotReady:
+  // still running. Other errors: may still be running.
   int query(unsigned slot) noexcept;
 
  private:
@@ -46,7 +45,7 @@ class CopySlots {
   PinnedPages pages_;
   Stream stream_;
   std::vector<Slot> slots_;
-  bool started_ = false;  // copies since the last mark
+  bool started_ = false;  // copies were started since the last mark
 };
 
 }  // namespace zerohop::gpu

@@ -15,13 +15,14 @@ namespace {
 
 using driver::check_cuda;
 
-// A copy engine takes 2 us for each range, whatever its size, and as long again for the tail; one
-// launch does it all. Engines are faster from some MiB on and leave the GPU's cores alone.
+// A copy engine takes 2 us per range, whatever its size, and as long again for the tail; one launch
+// covers all. From some MiB on, engines are faster and leave the GPU's cores free.
 constexpr std::uint64_t kLong = std::uint64_t{4} << 20;
-// Each takes a place in the stream, of about a thousand, beyond which the driver makes its caller
-// wait.
+// Each takes one of the stream's roughly one thousand places; when those are full, the driver
+// blocks the caller.
 constexpr std::uint32_t kMostByEngine = 32;
-// The kernel copies ranges that are not aligned alike by narrow accesses, the engine does not care.
+// For ranges whose two sides are aligned differently the kernel uses narrow accesses; engines are
+// not affected.
 constexpr std::uint64_t kLongIfCrooked = std::uint64_t{64} << 10;
 
 enum class Way { few, list, engine };
@@ -77,7 +78,7 @@ CopyStream::CopyStream(std::shared_ptr<const Device> device)
 }
 
 CopyStream::~CopyStream() {
-  // CUDA does not survive fork(), nor a context its end; and what may still be written stays.
+  // CUDA does not survive fork(), nor its context's end. Leak what may still be written.
   if (generation_ != fork_generation()) {
     (void)parts_.release();
   } else if (left_behind_ || query() != driver::kCudaSuccess) {
@@ -126,11 +127,11 @@ Ticket CopyStream::copy(const What& what, const Put& put, driver::CudaStream str
   } catch (const TransferTimeout&) {
     tickets_->give_back(ticket);  // its word comes last, so nothing will write it
     throw;
-  }  // after another error something may: the ticket stays out
+  }  // after another error something may write it: keep the ticket
   return ticket;
 }
 
-// Of a list its beginning tells whether it is but a few ranges.
+// The beginning of a list shows whether it consists of only a few ranges.
 void CopyStream::put_in(const What& what, const Tail& tail, driver::CudaStream stream,
                         const Deadline& deadline) {
   if (what.pieces == nullptr) return put_in_ranges(what.ranges, tail, stream, deadline);
@@ -159,8 +160,8 @@ void CopyStream::put_in_list(PieceSource& pieces, std::uint64_t nbytes, const Ta
   parts_->lists->copy(pieces, nbytes, tail, stream, deadline);
 }
 
-// A launch without copies puts the words, behind those of the engine; without kernels the only word
-// is written behind a barrier: who sees it sees what was copied (CUDA Driver API,
+// A launch without copies writes the words after the engine's copies. Without kernels, the only
+// word is written behind a barrier: whoever sees it sees the copied bytes (CUDA Driver API,
 // cuStreamWriteValue32).
 void CopyStream::copy_by_engine(PieceSource& pieces, const Tail& tail,
                                 driver::CudaStream stream) const {

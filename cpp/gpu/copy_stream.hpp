@@ -1,5 +1,5 @@
-// Copies between addresses that one GPU reaches, in the order of a stream: of its own, or of the
-// program.
+// Copies between addresses that one GPU can access, in stream order: in its own stream or one of
+// the program.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace zerohop::gpu {
 
-// Not thread safe, but for done() and give_back().
+// Not thread-safe, except done() and give_back().
 class CopyStream {
  public:
   // Throws CudaError.
   explicit CopyStream(std::shared_ptr<const Device> device);
-  // What may still run leaves behind what it uses.
+  // Leaks what may still be in use.
   ~CopyStream();
   CopyStream(const CopyStream&) = delete;
   CopyStream& operator=(const CopyStream&) = delete;
@@ -29,52 +29,52 @@ class CopyStream {
   driver::CudaStream own() const noexcept { return parts_->stream.get(); }
 
   // --- the caller has made the device current; all throw CudaError ---
-  // From now on its own stream begins once `stream` has done what it was given so far.
+  // Makes its own stream wait for the work submitted to `stream` so far.
   void follow(driver::CudaStream stream);
-  // The reverse, where the current device may be another: what is given to a stream from now on
-  // begins behind its own.
+  // The reverse; the current device may be another: work submitted to `stream` from now on waits
+  // for its own stream.
   void precede(driver::CudaStream stream);
 
-  // A notification: where the GPU reaches a slot for it, and what to put there.
+  // A notification: the slot's addresses as the GPU sees them, and the value to write.
   struct Put {
     driver::CudaAddress slot = 0;      // 0: none
-    driver::CudaAddress mirror = 0;    // of the slot, in the memory of a GPU; 0: none
-    driver::CudaAddress replaced = 0;  // an earlier notification of that slot; 0: none
+    driver::CudaAddress mirror = 0;    // the slot's mirror in GPU memory; 0: none
+    driver::CudaAddress replaced = 0;  // an earlier one in that slot, to be cleared; 0: none
     Note note = 0;
   };
-  // What is to be copied, in no order: ranges, or a list of pieces that have `nbytes` together.
+  // What to copy, in any order: ranges, or a list of pieces that sum to `nbytes`.
   struct What {
     std::span<const CopyPiece> ranges;
     PieceSource* pieces = nullptr;
     std::uint64_t nbytes = 0;
   };
-  // Puts the copies into the stream, and `put` behind them. Waits, until `deadline`, where lists of
-  // earlier ones fill up. Throws CudaError, TransferTimeout; what was put in by then will be done,
-  // but for `put`.
+  // Enqueues the copies, then `put`. Blocks, until `deadline`, while the lists of earlier calls are
+  // full. Throws CudaError, TransferTimeout; what was enqueued by then still runs, but `put` does
+  // not.
   Ticket copy(const What& what, const Put& put, driver::CudaStream stream,
               const Deadline& deadline);
 
-  // Whether the copies of that ticket are placed.
+  // Whether the ticket's copies are complete.
   bool done(const Ticket& ticket) const noexcept { return tickets_->done(ticket); }
   void give_back(const Ticket& ticket) noexcept { tickets_->give_back(ticket); }  // once done
-  // What a stream can wait for: the word is ticket.number then, or has passed it.
+  // A word for streams to wait on: it reaches ticket.number, or passes it.
   driver::CudaAddress word(const Ticket& ticket) const noexcept { return tickets_->word(ticket); }
 
-  // Asks the driver about its own stream: 0, everything is done; kCudaErrorNotReady, it goes on;
-  // else what ended it, and everything of this GPU.
+  // State of its own stream: 0 when idle; kCudaErrorNotReady while work runs; else the error that
+  // stopped it, and all work of this GPU.
   driver::CudaResult query() noexcept;
 
-  // Given in a stream of the program, and not known to have ended: it is kept for good.
+  // For work in a program's stream that is not known to have finished: leak its resources.
   void leave_behind() noexcept { left_behind_ = true; }
 
  private:
-  // What the driver knows: destroyed apart.
+  // Driver objects, destroyed on another thread.
   struct Parts {
-    std::shared_ptr<const Kernels> kernels;  // null: this build has none
-    std::unique_ptr<Tickets> own_tickets;    // where there are no kernels
+    std::shared_ptr<const Kernels> kernels;  // null: built without kernels
+    std::unique_ptr<Tickets> own_tickets;    // used without kernels
     Stream stream;
     Event before;
-    std::unique_ptr<ListCopier> lists;  // from the first list on
+    std::unique_ptr<ListCopier> lists;  // created with the first list
   };
   void put_in(const What& what, const Tail& tail, driver::CudaStream stream,
               const Deadline& deadline);

@@ -1,4 +1,4 @@
-// The stream that CUDA programs use unless told otherwise (the legacy default stream).
+// The stream that CUDA programs use by default (the legacy default stream).
 #pragma once
 
 #include "base/deadline.hpp"
@@ -6,8 +6,8 @@
 
 namespace zerohop::gpu {
 
-// Waits until the device has done what its default stream has been given so far; false when the
-// deadline came first. Throws CudaError.
+// Waits for the work submitted so far to the device's default stream; false when the deadline
+// passed first. Throws CudaError.
 bool wait_default_stream(const Device& device, const Deadline& deadline);
 
 }  // namespace zerohop::gpu

@@ -27,9 +27,9 @@ Device::Device(std::shared_ptr<const driver::Cuda> cuda, driver::CudaDevice devi
 }
 
 Device::~Device() {
-  // CUDA does not survive fork(): in a child there is nothing to give back.
+  // CUDA does not survive fork(): in a child there is nothing to release.
   if (generation_ != fork_generation()) return;
-  // Not reported when it fails: at process exit the driver may have shut down first.
+  // A failure is not reported: at process exit the driver may have shut down first.
   (void)cuda_->primary_context_release(device_);
 }
 

@@ -1,4 +1,4 @@
-// A GPU and its primary context, the one that every CUDA library of the process shares.
+// A GPU and its primary context, which all CUDA libraries of the process share.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,8 @@ namespace zerohop::gpu {
 
 class Device {
  public:
-  // Retains the primary context: as long as the object lives, memory and streams of the context do.
-  // Throws CudaError. The process must not be forked from one that has used CUDA.
+  // Retains the primary context: its memory and streams live as long as this object. Throws
+  // CudaError. The process must not be a fork of one that has used CUDA.
   static std::shared_ptr<Device> open(std::shared_ptr<const driver::Cuda> cuda, int ordinal);
   ~Device();
   Device(const Device&) = delete;

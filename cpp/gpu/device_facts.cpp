@@ -49,7 +49,7 @@ std::string pci_address(const driver::Cuda& cuda, driver::CudaDevice device) {
 std::optional<std::uint64_t> largest_window(const std::string& resource) {
   std::uint64_t largest = 0;
   const char* at = resource.c_str();
-  for (;;) {  // a line: the first address, the last, flags
+  for (;;) {  // each line: first address, last address, flags
     std::array<std::uint64_t, 3> numbers{};
     for (std::uint64_t& number : numbers) {
       char* end = nullptr;

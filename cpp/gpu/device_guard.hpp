@@ -1,5 +1,5 @@
-// Makes a GPU's primary context current in this thread, and lets control calls run beside a graph
-// capture of the program, until the guard goes.
+// Makes a GPU's primary context current in this thread, and permits control calls during a graph
+// capture of the program, for the guard's lifetime.
 #pragma once
 
 #include "gpu/device.hpp"

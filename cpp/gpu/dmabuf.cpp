@@ -29,7 +29,8 @@ Dmabuf export_dmabuf(const Device& device, const Extent& range, DmabufMapping ma
       device.cuda().memory_export_range(&fd, begin, end - begin, driver::kCudaRangeHandleDmabuf,
                                         pcie ? driver::kCudaDmabufMappingPcie : 0),
       what);
-  // Not UniqueFd::open: the call may take long, and a fork between the two only keeps the memory.
+  // Not UniqueFd::open, which would block fork(): the call may take long. A fork in between only
+  // keeps the memory alive.
   return {UniqueFd(fd), range.begin - begin};
 }
 

@@ -1,5 +1,5 @@
-// Many small pieces of a GPU's memory, in a row in pinned memory of the host: by a kernel, as a
-// copy of its own for each would take microseconds.
+// Gathers many small pieces of GPU memory into contiguous pinned host memory with a kernel:
+// separate copies would take microseconds each.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 
 namespace zerohop::gpu {
 
-// Not thread safe.
+// Not thread-safe.
 class Gatherer {
  public:
-  // Pins `nbytes`, and what ListCopier does. Throws CudaError, RouteUnavailable (a build without
+  // Pins `nbytes`, and what ListCopier pins. Throws CudaError, RouteUnavailable (built without
   // kernels).
   Gatherer(std::shared_ptr<const Device> device, std::size_t nbytes);
   ~Gatherer();
@@ -25,12 +25,12 @@ class Gatherer {
   std::byte* data() const noexcept { return static_cast<std::byte*>(parts_->pages.get()); }
   std::size_t nbytes() const noexcept { return nbytes_; }
 
-  // Copies the pieces, which have `nbytes` together and go to data(), and waits for them. Throws
-  // CudaError, TransferTimeout: then they may still be copied, before those of the next call.
+  // Copies the pieces, which sum to `nbytes`, to data(), and waits. Throws CudaError,
+  // TransferTimeout: the copies may then still run, before those of the next call.
   void gather(PieceSource& pieces, std::uint64_t nbytes, const Deadline& deadline);
 
  private:
-  // What the driver knows: destroyed apart.
+  // Driver objects, destroyed on another thread.
   struct Parts {
     PinnedPages pages;
     Stream stream;
@@ -41,7 +41,7 @@ class Gatherer {
   const std::size_t nbytes_;
   const unsigned generation_;  // of the process (fork)
   std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
-  bool at_work_ = false;  // the GPU may write to the pages
+  bool at_work_ = false;  // the GPU may still write to the pages
 };
 
 }  // namespace zerohop::gpu

@@ -15,7 +15,7 @@ namespace {
 
 using driver::check_cuda;
 
-// The driver maps memory in pages of this size: smaller allocations would share one.
+// The driver maps pages of this size: smaller allocations would share one.
 constexpr std::uint64_t kPage = std::uint64_t{2} << 20;
 
 }  // namespace

@@ -1,5 +1,4 @@
-// Words in the memory of a GPU by which it, others, and processes of this host tell each other how
-// far they are.
+// Words in GPU memory that report progress to this GPU, to others, and to processes of this host.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@ namespace zerohop::gpu {
 
 class GpuWords {
  public:
-  // Zeroed; an allocation of its own, as whoever maps it maps whole allocations. Throws CudaError,
+  // Zeroed. A separate allocation, because others can map only whole allocations. Throws CudaError,
   // and TransferTimeout when other work keeps the GPU from zeroing it until `deadline`.
   static std::shared_ptr<const GpuWords> create(std::shared_ptr<const Device> device,
                                                 std::uint64_t nbytes, const Deadline& deadline);

@@ -1,4 +1,4 @@
-// Owners of streams, events and pinned memory of the driver.
+// Owners of the driver's streams, events and pinned memory.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace zerohop::gpu {
 
-// A failure to free is not reported: at process exit the driver may have shut down first.
+// A failed free is not reported: at process exit the driver may have shut down first.
 template <auto destroy>
 struct Destroy {
   const driver::Cuda* cuda;
@@ -21,8 +21,8 @@ using Module = std::unique_ptr<void, Destroy<&driver::Cuda::module_unload>>;
 // The caller has made the device current. All throw CudaError.
 PinnedPages pin_pages(const driver::Cuda& cuda, std::size_t nbytes);  // for all GPUs
 Stream make_stream(const driver::Cuda& cuda);  // not ordered with the default stream
-// The same with the greatest priority: streams of another priority than a kernel that waits share
-// no hardware channel with it, however few there are (CUDA_DEVICE_MAX_CONNECTIONS).
+// The same with the highest priority: streams of different priority share no hardware channel with
+// a kernel that waits, however few channels there are (CUDA_DEVICE_MAX_CONNECTIONS).
 Stream make_urgent_stream(const driver::Cuda& cuda);
 Event make_event(const driver::Cuda& cuda);  // without a time stamp
 

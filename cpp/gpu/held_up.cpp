@@ -12,9 +12,9 @@ HeldUp::~HeldUp() {
   if (took < bound_) return;
   std::array<char, 512> text{};
   std::snprintf(text.data(), text.size(),
-                "the CUDA driver held %s up for %.1f s. Most likely another thread of this program "
+                "the CUDA driver blocked %s for %.1f s. Most likely another thread of this program "
                 "copied pageable memory (tensor.cpu(), cupy.ndarray.get(), cudaMemcpy) or freed "
-                "memory of the GPU behind a kernel or stream that waited for just this copy: "
+                "GPU memory behind a kernel or stream that waited for this very copy: "
                 "synchronize the stream first, or copy to pinned memory with non_blocking=True",
                 call_, std::chrono::duration<double>(took).count());
   report(text.data());

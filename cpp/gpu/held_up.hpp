@@ -1,8 +1,7 @@
-// Tells of a call of the driver that came back late. While one thread of a process copies to or
-// from pageable memory, or frees memory, behind work of the GPU that waits, the driver lets no copy
-// and no launch of another thread into that context: not the one either that the work waits for
-// (CUDA 13.0 on H200; calls that only wait, and copies of pinned memory started without
-// waiting, hold up nothing).
+// Reports a driver call that returned late. While one thread copies pageable memory, or frees
+// memory, behind GPU work that waits, the driver blocks all copies and launches of other threads in
+// that context, including the one that the work waits for (CUDA 13.0 on H200). Calls that only
+// wait, and asynchronous copies of pinned memory, block nothing.
 #pragma once
 
 #include <chrono>
@@ -13,7 +12,7 @@ class HeldUp {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `call`: its name, which outlives this. From `bound` on it was held up.
+  // `call`: its name, a string that outlives this object. Reports calls longer than `bound`.
   explicit HeldUp(const char* call, Clock::duration bound = std::chrono::seconds(1)) noexcept
       : call_(call), bound_(bound) {}
   ~HeldUp();

@@ -16,7 +16,7 @@ std::vector<Extent> HostPages::reach(const std::shared_ptr<const Device>& device
     for (std::uint64_t at = part.begin; at < part.end; at = ranges.back().end) {
       ranges.push_back(reach_at(at, device, deadline));
     }
-  } catch (const TransferTimeout& late) {  // that is over in a moment
+  } catch (const TransferTimeout& late) {  // resolved in a moment
     throw RouteUnavailable(std::string("the host's memory is not page-locked yet: ") + late.what());
   } catch (const Error& error) {
     const std::string reason =

@@ -1,5 +1,4 @@
-// An array in the host's memory, or a mapping of another process's, as GPUs of this process reach
-// it.
+// An array in host memory, or a mapping of another process's, as GPUs of this process access it.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +12,17 @@
 
 namespace zerohop::gpu {
 
-// Page-locked where GPUs first reach it, and for as long as the object lives. Any thread.
+// Page-locked when GPUs first access it, until the object is destroyed. Thread-safe.
 class HostPages {
  public:
-  // owner: keeps `whole` mapped. writable: GPUs write there, too.
+  // owner: keeps `whole` mapped. writable: GPUs write to it, too.
   HostPages(const Extent& whole, std::shared_ptr<const void> owner, bool writable)
       : whole_(whole), owner_(std::move(owner)), writable_(writable) {}
 
-  // Has `device` reach `part`, at the CPU's addresses. Returns the ranges that no copy may lie
-  // across: in order, without gaps, around the part. Of what the program has locked by itself they
-  // tell how it is now. Throws RouteUnavailable with the reason: at once, where it was refused a
-  // moment ago.
+  // Makes `part` accessible to `device`, at the CPU's addresses. Returns the ranges that no copy
+  // may cross, in order and without gaps, around the part. Ranges that the program has page-locked
+  // itself are reported as they are now. Throws RouteUnavailable with the reason; at once if it was
+  // refused a moment ago.
   std::vector<Extent> reach(const std::shared_ptr<const Device>& device, const Extent& part,
                             const Deadline& deadline);
 
@@ -35,7 +34,7 @@ class HostPages {
   const std::shared_ptr<const void> owner_;
   const bool writable_;
   Refusal refusal_;
-  Mutex<Rank::host_pages> mutex_;                                   // guards the next
+  Mutex<Rank::host_pages> mutex_;                                   // guards locks_
   std::map<std::uint64_t, std::shared_ptr<const PageLock>> locks_;  // by begin
 };
 

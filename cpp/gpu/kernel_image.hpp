@@ -1,4 +1,4 @@
-// The compiled kernels that are part of this library.
+// The compiled kernels embedded in this library.
 #pragma once
 
 #include <cstddef>
@@ -6,8 +6,8 @@
 
 namespace zerohop::gpu {
 
-// A fat binary for cuModuleLoadData, for GPUs of compute capability 7.5 and newer. Empty when the
-// library was built without nvcc.
+// A fat binary for cuModuleLoadData, for GPUs of compute capability 7.5 and newer. Empty when built
+// without nvcc.
 std::span<const std::byte> kernel_image() noexcept;
 
 }  // namespace zerohop::gpu

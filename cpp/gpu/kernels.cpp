@@ -19,14 +19,14 @@ using driver::check_cuda;
 
 constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
 
-// One block for each multiprocessor of an H200 (66 reach 97 % of it, 264 no more); each leaves
+// One block per multiprocessor of an H200 (66 reach 97 % of the speed, 264 no more); each leaves
 // three quarters of its multiprocessor to the program.
 constexpr unsigned kMostBlocks = 132;
 constexpr unsigned kThreads = kMostThreads;
 
-// How a range is shared out: bytes that a warp copies at a time, and warps in a block. In small
-// ones each lane has one access; the least take one block, which needs no counter, others small
-// blocks. Beyond, each lane has several under way.
+// How a range is divided: bytes that a warp copies at a time, and warps per block. In small ranges
+// each lane makes one access; the smallest use a single block, which needs no counter, others small
+// blocks. In large ranges each lane keeps several accesses in flight.
 struct Share {
   std::uint64_t grain;
   unsigned warps;
@@ -39,9 +39,9 @@ Share share_of(std::uint64_t nbytes) {
 }  // namespace
 
 std::shared_ptr<const Kernels> Kernels::load(std::shared_ptr<const Device> device) {
-  using Key = std::pair<const driver::Cuda*, int>;  // and ordinal
+  using Key = std::pair<const driver::Cuda*, int>;  // and the GPU's ordinal
   static Mutex<Rank::gpu_kernels> mutex;
-  static auto& loaded = *new std::map<Key, std::weak_ptr<const Kernels>>;  // beyond exit, too
+  static auto& loaded = *new std::map<Key, std::weak_ptr<const Kernels>>;  // used until exit
   const std::lock_guard lock(mutex);
   auto& known = loaded[{&device->cuda(), device->ordinal()}];
   auto kernels = known.lock();
@@ -75,7 +75,7 @@ Kernels::~Kernels() {
   if (generation_ == fork_generation()) {
     give_back_apart(device_->ordinal(), destruction(device_, std::move(parts_)));
   } else {
-    (void)parts_.release();  // CUDA does not survive fork(): nothing is to be given back
+    (void)parts_.release();  // CUDA does not survive fork(): leak instead of freeing
   }
 }
 
@@ -110,7 +110,7 @@ void Kernels::launch(driver::CudaFunction function, const Grid& grid, driver::Cu
 void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const Tail& tail,
                           driver::CudaStream stream) const {
   if (count == 0) return;
-  constexpr unsigned kWarps = kThreads / 32;  // of a block
+  constexpr unsigned kWarps = kThreads / 32;  // per block
   const unsigned blocks = std::min(kMostBlocks, (count + kWarps - 1) / kWarps);
   Tail last = tail;
   std::array<void*, 3> arguments{&pieces, &count, &last};

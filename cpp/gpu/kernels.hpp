@@ -1,5 +1,5 @@
-// The kernels of this library, loaded on one GPU, once for the process. To load a module may take
-// as long as a kernel runs that waits for something: so all are loaded before the first one.
+// This library's kernels, loaded on one GPU once per process. Loading a module may block behind a
+// running kernel that waits for something: so load all before launching any.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,29 @@
 
 namespace zerohop::gpu {
 
-// Of each launch: the caller has made the device current. All throw CudaError.
+// For each launch the caller has made the device current. All throw CudaError.
 class Kernels {
  public:
-  // Those that the process has, or fresh ones. Throws RouteUnavailable when the library was built
-  // without kernels, CudaError (209: none for this GPU).
+  // Returns the kernels already loaded, or loads them. Throws RouteUnavailable when built without
+  // kernels, CudaError (209: none for this GPU).
   static std::shared_ptr<const Kernels> load(std::shared_ptr<const Device> device);
   ~Kernels();
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  // Of the launches that have a tail.
+  // Tickets for the launches that have a tail.
   Tickets& tickets() const noexcept { return *parts_->tickets; }
 
-  // Puts the copies of `count` pieces into the stream. `pieces`: where the GPU finds the list,
-  // which must stay as it is until they are done. tail.done 0: no tail, a later launch has it.
+  // Enqueues the copies of `count` pieces. `pieces`: the list's address as the GPU sees it; it must
+  // stay unchanged until they are done. tail.done 0: no tail; a later launch has it.
   void copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const Tail& tail,
                    driver::CudaStream stream) const;
-  // The same for a few ranges, whose grain this chooses.
+  // The same for a few ranges; this chooses their grain.
   void copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const;
-  // Empties those of the notes, of slot 0 on, that are as `forgotten`, a list in pinned memory,
-  // says.
+  // Clears the notes, from slot 0 on, that still equal `forgotten`, a list in pinned memory.
   void forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, std::uint32_t count,
                     driver::CudaStream stream) const;
-  // Has the stream wait.
+  // Makes the stream wait.
   void wait_word(Wait wait, driver::CudaStream stream) const;
 
  private:
@@ -48,13 +47,13 @@ class Kernels {
   driver::CudaFunction find(const char* name) const;
   struct Grid {
     unsigned blocks;
-    unsigned threads;       // of each
-    bool overlaps = false;  // the end of the launch before it
+    unsigned threads;       // per block
+    bool overlaps = false;  // with the end of the previous launch
   };
   void launch(driver::CudaFunction function, const Grid& grid, driver::CudaStream stream,
               void** arguments, const char* what) const;
 
-  // What the driver knows: destroyed apart.
+  // Driver objects, destroyed on another thread.
   struct Parts {
     std::unique_ptr<Tickets> tickets;
     Module module;

@@ -14,14 +14,14 @@ namespace {
 
 using driver::check_cuda;
 
-// A warp copies a piece. Measured on two H200 over NVLink, 64 MiB in all: pieces of 64 KiB reach
-// 345 GB/s, 16 KiB 342, 4 KiB 325; fewer pieces than there are warps leave the links idle.
+// A warp copies one piece. Measured on two H200 over NVLink, 64 MiB in all: pieces of 64 KiB reach
+// 345 GB/s, 16 KiB 342, 4 KiB 325; fewer pieces than warps leave the links idle.
 constexpr std::uint64_t kMostBytes = std::uint64_t{64} << 10;
 constexpr std::uint64_t kLeastBytes = std::uint64_t{4} << 10;
 constexpr std::uint64_t kWarps = 1024;
 
-// Of the first launch; each has three times as many as the one before it, so that the CPU has
-// written them down when the GPU is done with those.
+// Size of the first launch. Each next one is three times as large, so that the CPU has written its
+// list when the GPU finishes the previous one.
 constexpr std::uint32_t kFirst = 1024;
 constexpr std::uint32_t kGrowth = 3;
 

@@ -1,4 +1,4 @@
-// Many copies between addresses that one GPU reaches, by as few kernel launches as possible.
+// Many copies between addresses that one GPU can access, in as few kernel launches as possible.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,12 @@
 
 namespace zerohop::gpu {
 
-// Not thread safe. The device must have done what it was given before the object goes.
+// Not thread-safe. The device must have finished its work before the object is destroyed.
 class ListCopier {
  public:
-  // Pieces in one launch. Four launches of 4096 pieces of 4 KiB take 2 % longer than one of 16384,
-  // sixteen of 1024 take 27 %, as the links run empty in between (two H200 over NVLink).
+  // Pieces per launch. For pieces of 4 KiB, four launches of 4096 pieces take 2 % longer than one
+  // of 16384, sixteen of 1024 take 27 % longer, as the links run empty in between (two H200 over
+  // NVLink).
   static constexpr std::uint32_t kPieces = 16384;
   // Launches whose lists the GPU may not have read yet.
   static constexpr std::uint32_t kLists = 4;
@@ -26,18 +27,17 @@ class ListCopier {
   // Pins kLists * kPieces * 24 bytes. Throws CudaError.
   ListCopier(std::shared_ptr<const Device> device, std::shared_ptr<const Kernels> kernels);
 
-  // Puts the copies of all pieces, which have `nbytes` together, into the stream, in no order among
-  // them: no two may overlap at their targets. Waits for the GPU, until `deadline`, where more than
-  // kLists launches are needed. Then comes the tail; it is left out where there are no bytes.
-  // The caller has made the device current. Throws TransferTimeout, CudaError; what was put into
-  // the stream by then will be done.
+  // Enqueues copies of all pieces, which sum to `nbytes`, in any order: targets must not overlap.
+  // Blocks, until `deadline`, where more than kLists launches are needed. The tail follows; without
+  // bytes it is omitted. The caller has made the device current. Throws TransferTimeout, CudaError;
+  // what was enqueued by then still runs.
   void copy(PieceSource& pieces, std::uint64_t nbytes, const Tail& tail, driver::CudaStream stream,
             const Deadline& deadline);
 
  private:
   struct List {
     CopyPiece* pieces;
-    Event read;  // recorded behind the last launch that reads them
+    Event read;  // recorded after the last launch that reads the pieces
   };
 
   List& next_list(const Deadline& deadline);

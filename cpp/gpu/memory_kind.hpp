@@ -1,10 +1,10 @@
-// The kinds of memory that CUDA knows, because each is exported, mapped and registered differently.
+// The kinds of memory that CUDA knows; each is exported, mapped and registered differently.
 #pragma once
 
 namespace zerohop::gpu {
 
 enum class MemoryKind {
-  unknown,  // not CUDA's: plain host memory, or freed
+  unknown,  // not CUDA's: pageable host memory, or freed
   plain,    // cuMemAlloc, cudaMalloc
   vmm,      // cuMemCreate mapped into reserved addresses: torch's expandable segments, JAX, CuPy
   pool,     // cuMemAllocAsync, cudaMallocAsync

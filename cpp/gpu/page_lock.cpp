@@ -22,7 +22,7 @@ namespace {
 
 const std::uint64_t kHostPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 
-// What is locked cannot be swapped out: more than half of the memory would starve the rest.
+// Locked memory cannot be swapped out: locking more than half would starve other processes.
 std::uint64_t most_nbytes() {
   static const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   return pages * kHostPage / 2;
@@ -33,8 +33,7 @@ constexpr std::uint64_t up(std::uint64_t at, std::uint64_t step) {
   return down(at + step - 1, step);
 }
 
-// Memory that was allocated write-combined has another address there (CUDA Driver API, unified
-// addressing).
+// Write-combined memory has a different address on the GPU (CUDA Driver API, unified addressing).
 void check_address(const driver::Cuda& cuda, std::uint64_t address) {
   driver::CudaPointerAttribute attribute = driver::kCudaAddressOnGpu;
   std::uint64_t on_gpu = 0;
@@ -42,10 +41,10 @@ void check_address(const driver::Cuda& cuda, std::uint64_t address) {
   driver::check_cuda(cuda, cuda.pointer_get_attributes(1, &attribute, &value, address),
                      "cuPointerGetAttributes");
   if (on_gpu == address) return;
-  throw RouteUnavailable("GPUs have another address for it than the CPU (write-combined memory?)");
+  throw RouteUnavailable("its address on GPUs differs from the CPU's (write-combined memory?)");
 }
 
-// How far what the program has locked reaches from `address` on; 0: it has not.
+// The end of what the program has locked from `address` on; 0: the program has not locked it.
 std::uint64_t end_by_program(const driver::Cuda& cuda, std::uint64_t address, std::uint64_t last) {
   const Allocation first = find_allocation(cuda, address);
   if (first.kind != MemoryKind::pinned) return 0;
@@ -57,7 +56,7 @@ std::uint64_t end_by_program(const driver::Cuda& cuda, std::uint64_t address, st
   throw RouteUnavailable("the driver does not say how far the program has page-locked it");
 }
 
-// Returns whether they can only be read.
+// Returns whether the pages are read-only.
 bool lock_pages(const Device& device, const Extent& pages, bool may_be_read_only) {
   const driver::Cuda& cuda = device.cuda();
   void* const begin = reinterpret_cast<void*>(pages.begin);
@@ -87,7 +86,7 @@ struct PageLock::Entry {
   Extent extent;
   bool read_only = false;
   int users = 0;
-  int leavers = 0;  // threads that look whether it is to end
+  int leavers = 0;  // threads that check whether it must end
   std::shared_ptr<const Device> device;
   std::shared_ptr<const void> owner;
 };
@@ -95,11 +94,11 @@ struct PageLock::Entry {
 class PageLock::Registry {
  public:
   static Registry& of_process() {
-    static auto* const registry = new Registry;  // for good: threads apart may outlive main()
+    static auto* const registry = new Registry;  // other threads may outlive main()
     return *registry;
   }
 
-  // An entry that is there, with a user more; or one to be begun.
+  // Returns an existing entry with one more user, or a new one that the caller must begin.
   Entry& enter(std::uint64_t address, const Wish& wish, const Deadline& deadline) {
     std::unique_lock lock(mutex_);
     for (;;) {
@@ -113,7 +112,7 @@ class PageLock::Registry {
         return *known;
       }
       if (deadline.passed()) {
-        throw TransferTimeout("another thread locks its pages just now, or unlocks them");
+        throw TransferTimeout("another thread is locking or unlocking its pages");
       }
       changed_.wait_until(lock, deadline.at());
     }
@@ -124,7 +123,7 @@ class PageLock::Registry {
     entry.state = Entry::State::there;
     changed_.notify_all();
   }
-  // Returns what it kept, to be let go of without the lock.
+  // Returns the entry's content, to be destroyed without the lock.
   Entry remove(Entry& entry) {
     const std::lock_guard lock(mutex_);
     nbytes_ -= entry.extent.end - entry.extent.begin;
@@ -133,13 +132,13 @@ class PageLock::Registry {
     changed_.notify_all();
     return last;
   }
-  bool leave(Entry& entry) {  // whether somebody is to look then
+  bool leave(Entry& entry) {  // true: the caller must check ends()
     const std::lock_guard lock(mutex_);
     if (--entry.users > 0) return false;
     ++entry.leavers;
     return true;
   }
-  // Whether it is to end; else it has a user again, or another thread looks after this one.
+  // Whether the caller must end it; else it has a user again, or another thread checks later.
   bool ends(Entry& entry) {
     const std::lock_guard lock(mutex_);
     if (--entry.leavers > 0 || entry.users > 0) return false;
@@ -152,7 +151,7 @@ class PageLock::Registry {
   }
 
  private:
-  // With the mutex held:
+  // Call with the mutex held:
   Entry* find(std::uint64_t address) {
     const auto after = entries_.upper_bound(address);
     if (after == entries_.begin()) return nullptr;
@@ -182,7 +181,7 @@ class PageLock::Registry {
     return entry;
   }
 
-  Mutex<Rank::page_locks> mutex_;  // guards all below; never held while the driver works
+  Mutex<Rank::page_locks> mutex_;  // guards all members below; never held during a driver call
   Condition changed_;
   std::map<std::uint64_t, Entry> entries_;  // by begin
   std::uint64_t nbytes_ = 0;
@@ -192,12 +191,12 @@ PageLock::Found PageLock::around(std::uint64_t address, const Wish& wish,
                                  const Deadline& deadline) {
   if (!wish.device->facts().reaches_registered) {
     throw RouteUnavailable(wish.device->facts().device_name() +
-                           " has other addresses for the host's memory than the CPU");
+                           " has other addresses for host memory than the CPU");
   }
   Registry& registry = Registry::of_process();
   Entry& entry = registry.enter(address, wish, deadline);
   try {
-    // Asked while the entry keeps others from locking it: what is locked now is not this module's.
+    // Asked while the entry keeps this module's threads away: a lock found now is the program's.
     if (entry.state == Entry::State::beginning) {
       const DeviceGuard guard(*wish.device);
       const std::uint64_t end = end_by_program(wish.device->cuda(), address, wish.whole.end - 1);

@@ -1,4 +1,4 @@
-// Page-locked memory of the host, which copy engines and kernels reach.
+// Page-locked host memory, which copy engines and kernels can access.
 #pragma once
 
 #include <cstdint>
@@ -10,28 +10,28 @@
 
 namespace zerohop::gpu {
 
-// The driver locks a page once, and small arrays share pages: so each lock is known in the whole
-// process by its address, and whoever needs those pages has a part in it.
+// The driver locks each page once, and small arrays share pages: so locks are process-wide, found
+// by address, and shared by all who need the pages.
 class PageLock {
  public:
   struct Wish {
-    std::shared_ptr<const Device> device;  // GPUs like that one reach the pages
+    std::shared_ptr<const Device> device;  // any GPU with the same addressing can access the pages
     std::shared_ptr<const void> owner;     // keeps `whole` mapped
     Extent whole;
-    bool may_be_read_only = false;  // GPUs write nothing there
+    bool may_be_read_only = false;  // GPUs do not write there
   };
-  // What GPUs reach around an address: at the CPU's address, in copies that stay inside.
+  // What GPUs can access around an address, at the CPU's address; copies must stay inside.
   struct Found {
-    std::shared_ptr<const PageLock> lock;  // null: the program has locked it, and may unlock it
+    std::shared_ptr<const PageLock> lock;  // null: locked by the program, which may unlock it
     Extent extent;
   };
-  // A lock that is there, or a fresh one: of the whole pages of `whole`, one block of kBlock at a
-  // time. Takes 0.1 to 0.2 ms for each MiB; waits, until `deadline`, for threads that lock or
-  // unlock just there. Throws RouteUnavailable with the reason, CudaError.
+  // An existing lock or a new one, of the whole pages of `whole`, one block of kBlock at a time.
+  // Takes 0.1 to 0.2 ms per MiB; waits, until `deadline`, for threads that lock or unlock the same
+  // pages. Throws RouteUnavailable with the reason, CudaError.
   static Found around(std::uint64_t address, const Wish& wish, const Deadline& deadline);
 
-  // The GPUs must have done what touches the pages. The last part in a lock ends it, on a thread
-  // apart: the driver waits for the GPU. Until then they stay mapped.
+  // The GPUs must have finished with the pages. The last reference unlocks them on another thread,
+  // because the driver waits for the GPU; until then they stay mapped.
   ~PageLock();
   PageLock(const PageLock&) = delete;
   PageLock& operator=(const PageLock&) = delete;
@@ -40,7 +40,7 @@ class PageLock {
 
   static std::uint64_t all_nbytes();  // locked by this process now
 
-  // Large, so that few copies are cut, and small beside what fits into a second.
+  // Large, so that few copies are split; small enough to be locked well within a second.
   static constexpr std::uint64_t kBlock = std::uint64_t{1} << 30;
 
  private:

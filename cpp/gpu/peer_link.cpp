@@ -48,7 +48,7 @@ std::string why_out_of_reach(const Device& device, const PeerLink& link) {
   const std::string name = device.facts().device_name();
   if (link.kind == PeerLink::Kind::same) return "";
   if (link.kind == PeerLink::Kind::unseen) {
-    return "its GPU is not among those that this process sees: have CUDA_VISIBLE_DEVICES name it "
+    return "its GPU is not visible to this process: have CUDA_VISIBLE_DEVICES name it "
            "here, too";
   }
   const driver::Cuda& cuda = device.cuda();

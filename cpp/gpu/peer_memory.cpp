@@ -25,7 +25,7 @@ std::string name_of(const Extent& extent, const Device& device) {
 PhysicalMemory import_physical(const driver::Cuda& cuda, const UniqueFd& descriptor,
                                const std::string& what) {
   driver::CudaAllocation handle = 0;
-  // The driver takes the descriptor in the place of a pointer.
+  // The driver takes the descriptor in place of a pointer.
   void* const os_handle = reinterpret_cast<void*>(static_cast<std::intptr_t>(descriptor.get()));
   check_cuda(cuda, cuda.memory_import(&handle, os_handle, driver::kCudaHandleFd),
              "cuMemImportFromShareableHandle of " + what);
@@ -39,7 +39,7 @@ struct PeerMemory::Pages {
       : addresses(cuda, nbytes, what) {}
 
   AddressRange addresses;
-  std::vector<MappedMemory> mapped;  // keep the physical memory, whose handles are closed at once
+  std::vector<MappedMemory> mapped;  // keeps the physical memory; its handles are closed at once
 };
 
 PeerMemory::PeerMemory(std::shared_ptr<const Device> device, const Extent& extent)
@@ -103,7 +103,7 @@ void PeerMemory::map_pages(std::span<const ChunkExport> chunks) {
 PeerMemory::~PeerMemory() {
   if (owner_) return;
   Pages* const pages = pages_.release();
-  // CUDA does not survive fork(): in a child there is nothing to give back.
+  // CUDA does not survive fork(): in a child there is nothing to free.
   if (generation_ != fork_generation() || (pages == nullptr && begin_ == 0)) return;
   run_apart(device_->ordinal(), [device = device_, begin = begin_, pages]() noexcept {
     try {

@@ -1,4 +1,4 @@
-// The kernel module that lets adapters register GPU memory by its address.
+// The kernel module that lets adapters register GPU memory by address.
 #pragma once
 
 #include <filesystem>
@@ -6,8 +6,8 @@
 
 namespace zerohop::gpu {
 
-// The name of the loaded module ("nvidia_peermem", or one of its predecessors), empty when none is.
-// `sys` is where sysfs is mounted.
+// The name of the loaded module ("nvidia_peermem", or one of its predecessors), empty when there is
+// none. `sys` is the sysfs mount point.
 std::string find_peermem(const std::filesystem::path& sys = "/sys");
 
 }  // namespace zerohop::gpu

@@ -1,5 +1,5 @@
-// Where the pieces of a long list come from, some at a time: the list as a whole lies nowhere but
-// where the GPU reads it.
+// Generates the pieces of a long list in batches: the whole list exists only where the GPU reads
+// it.
 #pragma once
 
 #include <algorithm>
@@ -13,20 +13,19 @@ namespace zerohop::gpu {
 class PieceSource {
  public:
   virtual ~PieceSource() = default;
-  // Writes down the next pieces, `room` at most, of `most` bytes each at most, and none of 0 bytes;
-  // returns how many.
+  // Writes the next pieces, at most `room`, each of 1 to `most` bytes; returns how many.
   virtual std::uint32_t fill(CopyPiece* into, std::uint32_t room, std::uint64_t most) = 0;
-  virtual bool more() const noexcept = 0;  // left to fill()
+  virtual bool more() const noexcept = 0;  // whether fill() has more
 };
 
-// Takes a piece of at most `most` bytes off a range.
+// Splits a piece of at most `most` bytes off a range.
 inline CopyPiece cut(CopyPiece& range, std::uint64_t most) {
   const CopyPiece piece{range.from, range.to, std::min(range.nbytes, most)};
   range = {range.from + piece.nbytes, range.to + piece.nbytes, range.nbytes - piece.nbytes};
   return piece;
 }
 
-// Of ranges that are there already.
+// Pieces of existing ranges.
 class RangeSource : public PieceSource {
  public:
   explicit RangeSource(std::span<const CopyPiece> ranges) : ranges_(ranges) { skip(); }
@@ -45,11 +44,11 @@ class RangeSource : public PieceSource {
     }
   }
 
-  std::span<const CopyPiece> ranges_;  // behind the next
-  CopyPiece rest_{};                   // of one of them
+  std::span<const CopyPiece> ranges_;  // after rest_
+  CopyPiece rest_{};                   // remainder of one range
 };
 
-// One source, and then another one.
+// One source followed by another.
 class JoinedSource : public PieceSource {
  public:
   JoinedSource(PieceSource& first, PieceSource& then) : first_(first), then_(then) {}

@@ -1,4 +1,4 @@
-// Which of a fixed number of places are free.
+// A pool of numbered places.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace zerohop::gpu {
 
-// Any thread.
+// Thread-safe.
 class Places {
  public:
   explicit Places(std::uint32_t count) : free_(count) {
@@ -27,11 +27,11 @@ class Places {
   }
   void give_back(std::uint32_t place) noexcept {
     const std::lock_guard lock(mutex_);
-    free_.push_back(place);  // it never grows beyond its first size
+    free_.push_back(place);  // within its initial capacity
   }
 
  private:
-  Mutex<Rank::gpu_places> mutex_;  // guards the next
+  Mutex<Rank::gpu_places> mutex_;  // guards free_
   std::vector<std::uint32_t> free_;
 };
 

@@ -31,7 +31,7 @@ RegisteredPages::RegisteredPages(std::shared_ptr<const Device> device,
       "cuMemHostRegister of " + what);
 }
 
-// Apart: the driver waits for the GPU, be it for a kernel that waits for another.
+// On another thread: the driver waits for the GPU, even for a kernel that waits for another.
 RegisteredPages::~RegisteredPages() {
   if (generation_ != fork_generation()) return;  // CUDA does not survive fork()
   run_apart(device_->ordinal(), [device = device_, owner = owner_, begin = begin_] {

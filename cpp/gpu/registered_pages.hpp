@@ -1,4 +1,4 @@
-// Pages of the host that GPUs reach, at the address that the CPU has for them.
+// Host pages that GPUs can access at the CPU's address.
 #pragma once
 
 #include <cstddef>
@@ -11,17 +11,17 @@ namespace zerohop::gpu {
 
 enum class PageKind {
   memory,
-  registers,  // of a PCIe device, as its doorbells
+  registers,  // of a PCIe device, such as doorbells
 };
 
 class RegisteredPages {
  public:
-  // Pages of `what` that `owner` keeps mapped. For all GPUs that are like `device`. Throws
-  // RouteUnavailable (a GPU that would have another address for them), CudaError.
+  // Registers `what`, which `owner` keeps mapped, for all GPUs with the same addressing as
+  // `device`. Throws RouteUnavailable (the GPU's address would differ), CudaError.
   RegisteredPages(std::shared_ptr<const Device> device, std::shared_ptr<const void> owner,
                   void* begin, std::size_t nbytes, const std::string& what,
                   PageKind kind = PageKind::memory);
-  // The GPUs must have done what touches them.
+  // The GPUs must have finished accessing the pages.
   ~RegisteredPages();
   RegisteredPages(const RegisteredPages&) = delete;
   RegisteredPages& operator=(const RegisteredPages&) = delete;

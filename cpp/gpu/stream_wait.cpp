@@ -13,7 +13,7 @@ namespace zerohop::gpu {
 bool wait_stream(const Device& device, driver::CudaStream stream, const std::string& what,
                  const Deadline& deadline) {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::microseconds kSpin{100};  // then the CPU is left to others
+  constexpr std::chrono::microseconds kSpin{100};  // then sleep between polls
   constexpr std::chrono::microseconds kNap{50};
   const driver::Cuda& cuda = device.cuda();
   const Event event = make_event(cuda);

@@ -19,7 +19,7 @@ driver::CudaAddress address(const Word& word) {
   return reinterpret_cast<driver::CudaAddress>(&word);
 }
 
-// To have some words of the GPU zeroed; a kernel that keeps it busy for longer is waited for.
+// Bound for zeroing some words on the GPU behind a kernel that keeps it busy.
 constexpr Deadline::Seconds kPatience{10.0};
 
 }  // namespace
@@ -74,7 +74,7 @@ StreamWaiter::Result StreamWaiter::result(Place place) const noexcept {
   return {static_cast<Outcome>(how), value_of(told), 0};
 }
 
-// The stream begins with nothing else, so a copy is done a few us later.
+// The stream carries nothing else, so a copy is done within a few us.
 driver::CudaResult StreamWaiter::ask_for_ends() noexcept {
   const driver::Cuda& cuda = device_->cuda();
   auto& ends = pages().ends;
@@ -116,7 +116,7 @@ driver::CudaAddress StreamWaiter::word(const Gate& gate) const noexcept {
   return address(line(gate.place).gate);
 }
 
-// Never back: the place may have been taken anew since.
+// Never decreases the word: the place may have been reused since.
 void StreamWaiter::open(const Gate& gate) noexcept {
   auto& word = line(gate.place).gate;
   std::uint32_t found = word.load(std::memory_order_relaxed);

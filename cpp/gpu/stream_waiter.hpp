@@ -1,4 +1,4 @@
-// Has streams of one GPU wait for words, boundedly, and tells what became of each wait.
+// Makes streams of one GPU wait for words, with a bound, and reports the result of each wait.
 #pragma once
 
 #include <atomic>
@@ -13,10 +13,10 @@
 
 namespace zerohop::gpu {
 
-// Any thread. What streams still wait for must have ended before the object goes.
+// Thread-safe. All waits must have ended before the object is destroyed.
 class StreamWaiter {
  public:
-  static constexpr std::uint32_t kMost = 1024;  // waits that have not ended
+  static constexpr std::uint32_t kMost = 1024;  // unfinished waits
 
   // Throws RouteUnavailable (built without kernels), CudaError.
   explicit StreamWaiter(std::shared_ptr<const Device> device);
@@ -30,26 +30,25 @@ class StreamWaiter {
   Place take();  // throws Error when kMost are taken
   void give_back(Place place) noexcept { places_.give_back(place); }
 
-  // Puts the wait into the stream; of `wait` the caller leaves out what belongs to the place.
+  // Enqueues the wait; the caller leaves the fields of `wait` that depend on the place unset.
   // Throws CudaError, RouteUnavailable (see check_stream).
   void begin(Place place, Wait wait, driver::CudaStream stream);
 
-  // To be called by one thread at a time, over and over: has what became of the waits copied to
-  // the host. kCudaSuccess: result() tells more than before; kCudaErrorNotReady: not yet; else the
-  // GPU has failed, and ends nothing any more.
+  // Call repeatedly, from one thread at a time: copies the results of the waits to the host.
+  // kCudaSuccess: result() has new data; kCudaErrorNotReady: not yet; other errors: the GPU has
+  // failed, and no wait will end any more.
   driver::CudaResult refresh() noexcept;
   struct Result {
     Outcome outcome;
-    std::uint32_t value;  // that came
-    std::uint32_t tag;    // of the note that came; 0: it was none
+    std::uint32_t value;  // the value that arrived
+    std::uint32_t tag;    // of the note that arrived; 0: not a note
   };
   Result result(Place place) const noexcept;  // as of the last refresh(), by its thread
-  void give_up(Place place) noexcept;  // ends the wait, be it now or when the stream gets there
-  // The GPU has failed with waits begun, whose kernels may still write: what they write stays for
-  // good.
+  void give_up(Place place) noexcept;         // ends the wait, now or when the stream reaches it
+  // The GPU failed with unfinished waits, whose kernels may still write: leak their targets.
   void leave_behind() noexcept { left_behind_ = true; }
 
-  // A word for the place, and how the CPU brings it to its number.
+  // A word of the place, which the CPU advances to `number`.
   struct Gate {
     Place place;
     std::uint32_t number;
@@ -59,22 +58,22 @@ class StreamWaiter {
   void open(const Gate& gate) noexcept;
 
  private:
-  // In pinned memory, which the GPU reads.
+  // In pinned memory, which the GPU can access.
   struct Line {
     std::atomic<std::uint32_t> given_up{0};
     std::atomic<std::uint32_t> gate{0};
-    std::atomic<std::uint32_t> use{0};  // the place's present one; the GPU does not look
+    std::atomic<std::uint32_t> use{0};  // the place's current use; the GPU does not read it
   };
   struct Pages {
     Line lines[kMost];
     WaitEnd ends[kMost];  // copied from the GPU
   };
-  // What the driver knows: destroyed apart.
+  // Driver objects, destroyed on another thread.
   struct Parts {
     std::shared_ptr<const Kernels> kernels;
     PinnedPages pages;
     std::shared_ptr<const GpuWords> ends;
-    Stream stream;  // of the copies
+    Stream stream;  // carries the copies
     Event copied;
   };
   Pages& pages() const noexcept { return *static_cast<Pages*>(parts_->pages.get()); }

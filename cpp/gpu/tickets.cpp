@@ -14,7 +14,7 @@ Tickets::Tickets(const driver::Cuda& cuda)
 Ticket Tickets::take() {
   const auto place = places_.take();
   if (!place) {
-    throw Error("too many transfers are under way on one GPU: wait for some of them first");
+    throw Error("too many transfers are in progress on one GPU: wait for some of them first");
   }
   return {.place = *place, .number = ++numbers_[*place]};
 }

@@ -1,5 +1,5 @@
-// By which the CPU sees, without a call of the driver, whether a launch is done: a word of pinned
-// memory for each that is under way.
+// Let the CPU see whether a launch is done without a driver call: one word of pinned memory for
+// each launch in progress.
 #pragma once
 
 #include <atomic>
@@ -15,16 +15,17 @@ namespace zerohop::gpu {
 
 struct Ticket {
   std::uint32_t place = 0;
-  std::uint32_t number = 0;  // the word's, once done
+  std::uint32_t number = 0;  // the word's value once done
 };
 
-// Any thread. The device must have done what tickets are out for before the object goes.
+// Thread-safe. The device must have finished the work of all tickets before the object is
+// destroyed.
 class Tickets {
  public:
   // The caller has made a device current. Throws CudaError.
   explicit Tickets(const driver::Cuda& cuda);
 
-  // Throws Error when kTails are out.
+  // Throws Error when all kTails are taken.
   Ticket take();
   void give_back(const Ticket& ticket) noexcept { places_.give_back(ticket.place); }
 
@@ -43,7 +44,7 @@ class Tickets {
 
   PinnedPages page_;
   Places places_{kTails};
-  std::vector<std::uint32_t> numbers_;  // the last that was given out, by place: its holder's
+  std::vector<std::uint32_t> numbers_;  // by place: the last one handed out; the holder's
 };
 
 }  // namespace zerohop::gpu

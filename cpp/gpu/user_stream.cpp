@@ -11,7 +11,7 @@
 namespace zerohop::gpu {
 namespace {
 
-// The default streams are those of whatever context is current: their handles are small numbers.
+// Default streams belong to whatever context is current: their handles are small numbers.
 bool is_default(driver::CudaStream stream) { return stream <= driver::kCudaPerThreadStream; }
 
 driver::CudaContext context_of(const driver::Cuda& cuda, driver::CudaStream stream) {
@@ -23,12 +23,12 @@ driver::CudaContext context_of(const driver::Cuda& cuda, driver::CudaStream stre
   if (context == nullptr) {
     throw RouteUnavailable(
         "stream= is a default stream, and no GPU is current in this thread: make one current "
-        "(torch.cuda.set_device, cupy.cuda.Device(0).use()), or give a stream that was created");
+        "(torch.cuda.set_device, cupy.cuda.Device(0).use()), or pass a created stream");
   }
   return context;
 }
 
-// Makes a context current while it lives.
+// Makes a context current for the guard's lifetime.
 class ContextGuard {
  public:
   ContextGuard(const driver::Cuda& cuda, driver::CudaContext context) : cuda_(cuda) {
@@ -54,7 +54,7 @@ void check_not_captured(const driver::Cuda& cuda, driver::CudaStream stream) {
   if (!implied && capturing == 0) return;
   throw RouteUnavailable(
       "stream= is being captured into a CUDA graph, which could be replayed when the peer or its "
-      "memory is gone: make the call outside the capture, before or behind the graph");
+      "memory is gone: make the call outside the capture, before or after the graph");
 }
 
 }  // namespace
@@ -79,7 +79,7 @@ void check_stream(const Device& device, driver::CudaStream stream) {
   if (!is_default(stream) && context_of(cuda, stream) != device.context()) {
     throw RouteUnavailable(
         "stream= is not a stream of " + device.facts().device_name() +
-        ", where the array is, or of a context of its own: give one made on that "
+        ", where the array is, or it has a context of its own: pass one made on that "
         "GPU");
   }
   check_not_captured(cuda, stream);

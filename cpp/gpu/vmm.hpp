@@ -1,5 +1,5 @@
-// Owners of what the driver's virtual memory management hands out: physical memory, addresses, and
-// the mapping of one at the other. CUDA Driver API, "Virtual Memory Management".
+// Owners of the driver's virtual memory objects: physical memory, address ranges, and mappings.
+// CUDA Driver API, "Virtual Memory Management".
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace zerohop::gpu {
 
-// A failure to give something back is not reported: at process exit the driver may have shut down
-// first. The table must outlive the objects.
+// A failed release is not reported: at process exit the driver may have shut down first. The table
+// must outlive the objects.
 
 class PhysicalMemory {
  public:
@@ -34,7 +34,7 @@ class PhysicalMemory {
 
 class AddressRange {
  public:
-  // what: the memory it is for, in messages. Throws CudaError.
+  // what: names the memory in messages. Throws CudaError.
   AddressRange(const driver::Cuda& cuda, std::uint64_t nbytes, const std::string& what);
   ~AddressRange() { (void)cuda_.memory_free_addresses(begin_, nbytes_); }
   AddressRange(const AddressRange&) = delete;
@@ -51,7 +51,7 @@ class AddressRange {
 
 class MappedMemory {
  public:
-  // All of `physical`, which has `nbytes`, at `begin` of a range. Throws CudaError.
+  // Maps all `nbytes` of `physical` at `begin`, inside an AddressRange. Throws CudaError.
   MappedMemory(const driver::Cuda& cuda, driver::CudaAddress begin, std::uint64_t nbytes,
                const PhysicalMemory& physical, const std::string& what);
   MappedMemory(MappedMemory&& other) noexcept

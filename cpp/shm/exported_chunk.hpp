@@ -1,5 +1,5 @@
-// Memory that only who made it knows how to give away, as that of a GPU: it reaches another process
-// in exported chunks, each for a chunk of it.
+// Memory that only its allocator can export, such as GPU memory: it reaches another process as
+// exported chunks.
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,16 @@ namespace zerohop::shm {
 struct ExportedChunk {
   static constexpr std::size_t kMaxHandle = 128;  // bytes
 
-  std::uint64_t begin = 0;  // of the chunk, in addresses of its owner
+  std::uint64_t begin = 0;  // of the chunk, in its owner's addresses
   std::uint64_t end = 0;
-  std::vector<std::byte> handle;  // what the other process needs to know, at most kMaxHandle
-  UniqueFd descriptor;            // ... and may need beside it
+  std::vector<std::byte> handle;  // what the other process needs, at most kMaxHandle bytes
+  UniqueFd descriptor;            // ... and may need besides
 };
 
 class Packer {
  public:
   virtual ~Packer() = default;
-  // The chunk around `address`. Throws Error with the reason where it cannot be given away.
+  // The chunk around `address`. Throws Error with the reason if it cannot be exported.
   virtual ExportedChunk pack(std::uint64_t address) const = 0;
 };
 

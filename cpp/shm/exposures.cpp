@@ -20,7 +20,7 @@ std::uint64_t random_key() {
   return key != 0 ? key : random_key();
 }
 
-// Another opening of the file, because the rights of a descriptor are those of its opening.
+// Opens the file again, because access rights belong to the open file description.
 UniqueFd open_again(int memfd, bool writable) {
   const std::string path = "/proc/self/fd/" + std::to_string(memfd);
   const int flags = (writable ? O_RDWR : O_RDONLY) | O_CLOEXEC;
@@ -33,7 +33,7 @@ void report_unended(bool by_gpu) noexcept {
   try {
     report("a process of this host" + why_unended(by_gpu, "memory that is being closed"));
   } catch (const std::bad_alloc&) {
-    report("a process of this host is still at work in memory that is being closed");
+    report("a process of this host still accesses memory that is being closed");
   }
 }
 
@@ -43,7 +43,7 @@ Exposure::~Exposure() { exposures_->end(entry_, key_, std::move(memory_)); }
 
 Exposures::~Exposures() {
   sweep();
-  // Somebody stands still in mid-copy, and may go on when nobody is here any more to look.
+  // A client stopped in mid-copy may resume when this process no longer checks: leak the memory.
   for (Parked& left : parked_) new std::shared_ptr<const void>(std::move(left.memory));
 }
 
@@ -66,7 +66,7 @@ UniqueFd Exposures::generations() const {
 
 std::optional<Offer> Exposures::find_entry(std::uint64_t key,
                                            std::shared_ptr<const Packer>& packer) const {
-  // The memfd is open as long as the entry is here.
+  // The memfd is open as long as the entry exists.
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (closed_ || found == entries_.end()) return std::nullopt;
@@ -86,7 +86,7 @@ std::optional<Offer> Exposures::find(std::uint64_t key, std::uint64_t address) c
   range.begin = std::max(range.begin, exported.begin);
   range.end = std::min(range.end, exported.end);
   offer->exported = std::move(exported);
-  // Had the exposure ended meanwhile, then what was packed might be other memory.
+  // If the exposure ended meanwhile, the packed memory may be different memory.
   return find_entry(key, packer) ? std::move(offer) : std::nullopt;
 }
 
@@ -108,7 +108,7 @@ bool Exposures::at_work_in(std::uint32_t slot) const noexcept {
 
 void Exposures::end(const GenerationEntry& entry, std::uint64_t key,
                     std::shared_ptr<const void> memory) noexcept {
-  if (generations_.fd() < 0) return;  // a forked child: the pages are its parent's
+  if (generations_.fd() < 0) return;  // a forked child: the pages belong to the parent
   {
     const std::lock_guard lock(mutex_);
     entries_.erase(key);
@@ -123,7 +123,7 @@ void Exposures::end(const GenerationEntry& entry, std::uint64_t key,
 
 void Exposures::sweep() noexcept {
   if (generations_.fd() < 0) return;
-  std::vector<Parked> done;  // let go of outside the lock: that may run anything
+  std::vector<Parked> done;  // destroyed outside the lock: destructors may run anything
   {
     const std::lock_guard lock(mutex_);
     const auto first = std::ranges::partition(
@@ -181,7 +181,7 @@ void Exposures::close() noexcept {
   bool by_gpu = false;
   {
     const std::lock_guard lock(mutex_);
-    // Nothing is exposed to the others any more.
+    // Nothing is exposed to the other clients any more.
     std::erase_if(clients_, [](const auto& client) { return !client->at_work(); });
     by_gpu =
         std::ranges::any_of(clients_, [](const auto& client) { return client->gpu_at_work(); });

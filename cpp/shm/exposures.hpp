@@ -1,4 +1,4 @@
-// What memory of this process the processes of its host may reach, and for how long.
+// Which memory of this process other processes of its host may access, and for how long.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +16,24 @@
 namespace zerohop::shm {
 
 struct Range {
-  std::uint64_t begin = 0;  // addresses of the owner
+  std::uint64_t begin = 0;  // in the owner's addresses
   std::uint64_t end = 0;
   bool writable = false;
 };
 
-// What a client is told of an exposure.
+// What a client receives for an exposure.
 struct Offer {
   GenerationEntry entry{};
   Range range;
-  UniqueFd pages;  // a memfd that begins at range.begin, read-only unless writable; none: the
-                   // memory is reached as that of another process (man 2 process_vm_writev)
-  std::optional<ExportedChunk>
-      exported;  // ... unless it goes so; the range is what of it is exposed
+  UniqueFd pages;  // a memfd that begins at range.begin, read-only unless writable; empty: access
+                   // the memory as another process's (man 2 process_vm_writev)
+  std::optional<ExportedChunk> exported;  // ... unless this is set; the range is its exposed part
 };
 
 class Exposures;
 
-// The right to reach one range; ends with this object, which waits for nobody: should a client be
-// at work in the range at that moment, then the memory stays until it no longer is.
+// The right to access one range. Ends with this object, which does not wait: if a client is
+// accessing the range at that moment, the memory stays until the client is done.
 class Exposure {
  public:
   Exposure(std::shared_ptr<Exposures> exposures, GenerationEntry entry, std::uint64_t key,
@@ -52,45 +51,44 @@ class Exposure {
   const std::shared_ptr<Exposures> exposures_;
   const GenerationEntry entry_;
   const std::uint64_t key_;
-  std::shared_ptr<const void> memory_;  // whatever keeps it alive
+  std::shared_ptr<const void> memory_;  // keeps the memory alive
 };
 
 class Exposures : public std::enable_shared_from_this<Exposures> {
  public:
   ~Exposures();
 
-  // What is behind a range.
+  // The backing of a range.
   struct Source {
-    int memfd = -1;  // its pages, from the begin of the range; kept open by the caller for as long
-                     // as the exposure lives. -1: none
-    std::shared_ptr<const Packer> packer{};  // null: it does not go in exported chunks
+    int memfd = -1;  // its pages, from the start of the range; the caller keeps it open for
+                     // the exposure's lifetime. -1: none
+    std::shared_ptr<const Packer> packer{};  // null: not exported in chunks
   };
   // memory: keeps the range alive. Null when kSlots ranges are exposed already.
   std::shared_ptr<Exposure> expose(const Range& range, Source source,
                                    std::shared_ptr<const void> memory);
 
-  UniqueFd generations() const;  // to be read only. Throws Error when out of descriptors
+  UniqueFd generations() const;  // read-only. Throws Error when out of descriptors
 
-  // address: of the chunk, where the memory goes in exported chunks. nullopt: there is no such key,
-  // or no more. Throws Error when out of descriptors, RouteUnavailable when it cannot be given
-  // away.
+  // address: of the chunk, for memory exported in chunks. nullopt: there is no such key, or no
+  // longer. Throws Error when out of descriptors, RouteUnavailable when it cannot be exported.
   std::optional<Offer> find(std::uint64_t key, std::uint64_t address) const;
 
-  bool goes_in_chunks(std::uint64_t key) const;  // then find() asks a driver
+  bool goes_in_chunks(std::uint64_t key) const;  // then find() calls a driver
 
-  // From now on the memory that it is at work in stays, until it is gone.
+  // From now on, memory that the client is accessing stays until the client is gone.
   void admit(const std::shared_ptr<LocalClient>& client);
 
-  // Ends every exposure, and waits for who is at work in any, kLongestCopy at most.
+  // Ends every exposure, and waits for clients that are accessing one, at most kLongestCopy.
   void close() noexcept;
 
-  // Once that exposure has ended: waits until nobody is at work in it any more. False: somebody
-  // still is at the deadline. The memory stays meanwhile.
+  // After the exposure has ended: waits until no client accesses it. False: one still does at the
+  // deadline. The memory stays until then.
   bool settle(const GenerationEntry& entry, const Deadline& deadline) noexcept;
 
-  // Lets go of memory in which nobody is at work any more; to be called now and then.
+  // Frees ended memory that no client accesses any more. Call periodically.
   void sweep() noexcept;
-  // ... and of the sockets and pages of clients that are gone, for whom no next one may come.
+  // ... and closes sockets and pages of clients that are gone, in case no further client arrives.
   void forget_gone() noexcept;
 
  private:
@@ -100,7 +98,7 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
     Range range;
     Source source;
   };
-  // Ended, with somebody at work in it.
+  // Ended, but still accessed by a client.
   struct Parked {
     GenerationEntry generations;
     std::shared_ptr<const void> memory;
@@ -108,11 +106,11 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
 
   void end(const GenerationEntry& entry, std::uint64_t key,
            std::shared_ptr<const void> memory) noexcept;
-  bool at_work_in(std::uint32_t slot) const noexcept;  // with mutex_ held
+  bool at_work_in(std::uint32_t slot) const noexcept;  // call with mutex_ held
   std::optional<Offer> find_entry(std::uint64_t key, std::shared_ptr<const Packer>& packer) const;
 
   GenerationTable generations_;
-  mutable Mutex<Rank::exposures> mutex_;  // guards all below
+  mutable Mutex<Rank::exposures> mutex_;  // guards all members below
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::vector<Parked> parked_;
   std::vector<std::shared_ptr<LocalClient>> clients_;  // until they are gone

@@ -24,9 +24,9 @@ std::optional<GenerationEntry> GenerationTable::enter() {
   return entry;
 }
 
-// Sequentially consistent, as the claims are: either the client sees the word struck, or the owner
-// sees the claim. The word first: who takes a mapping in asks whether it stands, so that none is
-// missed whose key was read before.
+// Sequentially consistent, as the claims are: either the client sees the struck word, or the owner
+// sees the claim. Strike the word before counting: a client that stores a mapping checks the word,
+// so a key ended before its last count cannot be missed.
 void GenerationTable::strike(std::uint32_t slot, std::uint64_t key) noexcept {
   pages().words[slot].store(0);
   const std::uint64_t number = pages().strikes.load();
@@ -39,7 +39,7 @@ std::optional<std::vector<std::uint64_t>> GenerationTable::struck_since(const st
   const Pages& all = at(pages);
   const std::uint64_t now = all.strikes.load();
   const std::uint64_t before = std::exchange(seen, now);
-  // One may be written over that is not counted yet.
+  // An entry not yet counted may be overwritten.
   const auto kept = [before](std::uint64_t count) { return count - before < kKept; };
   if (!kept(now)) return std::nullopt;
   std::vector<std::uint64_t> keys;

@@ -1,9 +1,9 @@
-// Which exposures of a process stand: one word each, in pages that its clients map read-only.
+// Which exposures of a process are valid: one word each, in pages that its clients map read-only.
 //
-// A slot is used again, a serial never is. Who was told (slot, serial) asks before every copy
-// whether it still stands, while its claim tells the owner that it is at work (see hazards.hpp).
-// Behind the words are the keys of what ended last, so that a client finds what it is to let go of
-// without a look at all that it has.
+// Slots are reused, serials never are. A client with (slot, serial) checks before every copy that
+// it is still valid, while its claim shows the owner that it is accessing the memory (see
+// hazards.hpp). The words are followed by the keys of the latest exposures that ended, so that a
+// client finds what to release without scanning all its mappings.
 #pragma once
 
 #include <array>
@@ -27,31 +27,31 @@ class GenerationTable {
  public:
   static constexpr std::uint32_t kSlots = 16384;
   using Word = std::atomic<std::uint64_t>;
-  static constexpr std::uint32_t kKept = 4096;  // keys of ended exposures
+  static constexpr std::uint32_t kKept = 4096;  // keys kept of ended exposures
   struct Pages {
     std::array<Word, kSlots> words;
-    Word strikes;  // so far; the n-th (from 0) is the one at n % kKept
+    Word strikes;  // total so far; the n-th (from 0) is at n % kKept
     std::array<Word, kKept> struck;
   };
   static constexpr std::uint64_t kNbytes = sizeof(Pages);
   static_assert(Word::is_always_lock_free, "the words lie between processes");
 
-  // Throws RegistrationError, also where clients could write to the pages.
+  // Throws RegistrationError, also if clients could write to the pages.
   GenerationTable();
 
   int fd() const noexcept { return pages_.fd(); }
 
   std::optional<GenerationEntry> enter();  // nullopt: every slot is taken
-  // Nobody begins to use the slot, of the exposure with that key, any more; those at work may still
-  // be. Calls come one after the other.
+  // No client starts using the slot, of the exposure with that key, any more; running accesses may
+  // continue. Calls must not overlap.
   void strike(std::uint32_t slot, std::uint64_t key) noexcept;
-  void free(std::uint32_t slot) noexcept;  // nobody is at work any more
+  void free(std::uint32_t slot) noexcept;  // once no client accesses it
 
   static bool stands(const std::byte* pages, const GenerationEntry& entry) noexcept {
     return at(pages).words[entry.slot].load() == entry.serial;
   }
-  // The keys of what ended since `seen`, which comes up to now. nullopt: more than are kept, so
-  // that anything may have ended.
+  // The keys of what ended since `seen`, which is advanced to now. nullopt: more than are kept, so
+  // anything may have ended.
   static std::optional<std::vector<std::uint64_t>> struck_since(const std::byte* pages,
                                                                 std::uint64_t& seen);
 

@@ -8,10 +8,10 @@
 namespace zerohop::shm {
 namespace {
 
-// One copy takes milliseconds. Who waits longer has to do with pages that the other side spoiled.
+// One copy takes milliseconds. A longer wait means that the other side corrupted the pages.
 constexpr Deadline::Seconds kPatience{1};
 
-// Where this thread looks first: its own line, as long as there are no more threads than lines.
+// The line that this thread tries first: its own, while there are no more threads than lines.
 std::size_t own_line() noexcept {
   static std::atomic<std::size_t> threads{0};
   thread_local const std::size_t line = threads.fetch_add(1, std::memory_order_relaxed);

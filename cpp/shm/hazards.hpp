@@ -1,5 +1,5 @@
-// What one client uses at this moment, and whether it still may: two pages between a process and
-// that client (hazard pointers, M. M. Michael 2004, across processes).
+// What one client is accessing, and whether it still may: two pages shared by a process and that
+// client (hazard pointers, M. M. Michael 2004, across processes).
 #pragma once
 
 #include <array>
@@ -16,32 +16,32 @@ enum class Patience { none, a_second };
 
 class Hazards {
  public:
-  static constexpr std::size_t kClaims = 63;  // threads of a client that are at work at once
-  static constexpr std::uint32_t kBoard = UINT32_MAX - 1;           // claimed as a slot is
+  static constexpr std::size_t kClaims = 63;  // threads of a client that access memory at once
+  static constexpr std::uint32_t kBoard = UINT32_MAX - 1;           // claimed like a slot
   static constexpr std::uint32_t kSlots = GenerationTable::kSlots;  // that may be held
 
-  // --- of the owner ---
-  // Whether any thread of the client is at work in this slot, or a GPU for it.
+  // --- owner's side ---
+  // Whether a thread of the client is accessing this slot, or a GPU on its behalf.
   bool claimed(std::uint32_t slot) const noexcept;
   bool claimed() const noexcept;  // in any
-  // Whether it is a GPU that is, for one.
+  // Whether a GPU is accessing it for the client.
   bool held(std::uint32_t slot) const noexcept {
     return slot < kSlots && (held_[slot / 64].load() & bit(slot)) != 0;
   }
   bool held() const noexcept;  // in any
-  // The client begins nothing any more; what it has claimed it may still finish.
+  // The client starts nothing more; it may finish what it has claimed.
   void dismiss() noexcept { dismissed_.store(1); }
 
-  // --- of the client ---
+  // --- client's side ---
   bool dismissed() const noexcept { return dismissed_.load() != 0; }
-  // As a claim does, for what goes on while no thread stands by: copies of a GPU. To be made before
-  // asking, as a claim.
+  // Like a claim, for accesses without a thread: copies by a GPU. Like a claim, take it before
+  // checking the generation table.
   void hold(std::uint32_t slot) noexcept { held_[slot / 64].fetch_or(bit(slot)); }
   void let_go(std::uint32_t slot) noexcept { held_[slot / 64].fetch_and(~bit(slot)); }
 
-  // While it lives, the owner does not take the memory of this slot away. To be made before asking
-  // the generation table whether the slot still stands, and before asking dismissed(): all of these
-  // are sequentially consistent, so that either the client sees the end, or the owner the claim.
+  // While it lives, the owner keeps this slot's memory. Make it before checking the generation
+  // table for the slot, and before checking dismissed(): all of these are sequentially consistent,
+  // so that either the client sees the end, or the owner sees the claim.
   class Claim {
    public:
     Claim(Hazards& hazards, std::uint32_t slot, Patience patience = Patience::a_second) noexcept
@@ -52,7 +52,7 @@ class Hazards {
     Claim(const Claim&) = delete;
     Claim& operator=(const Claim&) = delete;
 
-    // False: every line stayed taken. Nothing is claimed.
+    // False: every line stayed taken, and nothing is claimed.
     explicit operator bool() const noexcept { return word_ != nullptr; }
 
    private:
@@ -60,7 +60,7 @@ class Hazards {
   };
 
  private:
-  // One cache line each: threads do not disturb each other.
+  // One cache line each, against false sharing.
   struct alignas(64) Line {
     std::atomic<std::uint32_t> claimed;  // slot + 1; 0: free
   };

@@ -1,4 +1,4 @@
-// What is said at a local server: plain values of one build, as both processes run on one machine.
+// The messages of a local server: plain values of one build, as both processes run on one machine.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@
 
 namespace zerohop::shm {
 
-// Told to one peer over the control channel: opens the local server for that peer.
+// Sent to one peer over the control channel: admits that peer to the local server.
 using Token = std::array<std::byte, 32>;
 
 inline constexpr std::uint32_t kLocalServerVersion = 5;
@@ -30,23 +30,22 @@ struct Given {
   std::uint32_t version = kLocalServerVersion;
   Gift gift{};
   std::uint64_t nbytes = 0;  // of the memfd
-  // A word of the giver's memory and its content, by which the client finds out whether it may
-  // reach that process's memory.
+  // A word in the sender's memory and its content, by which the client finds out whether it can
+  // access that process's memory.
   std::uint64_t probe_address = 0;
   std::uint64_t probe = 0;
 };
 
 enum class Wish : std::uint32_t {
-  memory,  // under that key; the one wish that is answered
-  wake,    // of who sleeps beside the board
+  memory,  // request the memory with that key; the only wish with an answer
+  wake,    // wake threads that sleep beside the board
 };
 
 struct Ask {
   Wish wish{};
-  std::uint32_t sequence = 0;  // comes back in the answer, as the key does
+  std::uint32_t sequence = 0;  // returned in the answer, as the key is
   std::uint64_t key = 0;
-  std::uint64_t address =
-      0;  // that is to be reached: memory that goes in exported chunks is asked for so
+  std::uint64_t address = 0;  // address wanted; needed for memory exported in chunks
 };
 
 enum class Answer : std::uint32_t { offered, unknown_key, out_of_descriptors, refused };
@@ -62,13 +61,13 @@ struct Told {
   std::uint32_t writable = 0;
   std::uint32_t has_pages = 0;  // a descriptor comes with it
 
-  // Of an exported chunk, which may come with a descriptor, too.
-  std::uint32_t handle_nbytes = 0;  // 0: it is none
+  // An exported chunk, which may come with a descriptor, too.
+  std::uint32_t handle_nbytes = 0;  // 0: no chunk
   std::array<std::byte, ExportedChunk::kMaxHandle> handle{};
   std::uint64_t chunk_begin = 0;
   std::uint64_t chunk_end = 0;
 
-  std::array<char, 400> reason{};  // why it is refused; ends with a zero
+  std::array<char, 400> reason{};  // why it is refused; zero-terminated
 };
 
 template <typename T>
@@ -80,7 +79,7 @@ template <typename T>
 T value_of(std::span<const std::byte> bytes) {
   if (bytes.size() != sizeof(T)) {
     throw ProtocolError(
-        "a process of this host says at the local server what no correct one does; both must run "
+        "a process of this host sent an invalid message to the local server; both must run "
         "the "
         "same version of zerohop");
   }

@@ -1,5 +1,4 @@
-// A process of this host that came in through the local server: its socket, and what it is at work
-// in.
+// A process of this host admitted by the local server: its socket, and its accesses.
 #pragma once
 
 #include <sys/socket.h>
@@ -17,11 +16,10 @@
 
 namespace zerohop::shm {
 
-// A client copies a few MiB under one claim. One that needs longer than this was stopped.
+// A client copies a few MiB under one claim. If it takes longer than this, it was stopped.
 inline constexpr Deadline::Seconds kLongestCopy{5};
 
-// Looks again and again, as who copies cannot tell when it is done. False: the deadline passed
-// first.
+// Polls, because a client cannot signal that its copy is done. False: the deadline passed first.
 template <typename Done>
 bool await_copies(Done done, const Deadline& deadline) {
   while (!done()) {
@@ -31,41 +29,41 @@ bool await_copies(Done done, const Deadline& deadline) {
   return true;
 }
 
-// Why copies have not ended in that time, and what may come of it: behind the name of who makes
-// them. memory: from or to which.
+// Why copies have not ended in time, and what may follow; appended to the name of the copying
+// process. memory: what they read or write.
 inline std::string why_unended(bool by_gpu, const std::string& memory) {
   if (!by_gpu) {
     return " was stopped while it copied from or to " + memory +
            ", and may finish that copy when it goes on";
   }
-  return " has given a GPU copies from or to " + memory +
-         " that have not ended: the stream that they are in has not got there yet, the GPU hangs, "
-         "or the process was stopped; they may still be made, and the memory stays until they are";
+  return " has GPU copies from or to " + memory +
+         " that have not finished: their stream has not reached them yet, the GPU hangs, "
+         "or the process was stopped; they may still run, and the memory stays until they have";
 }
 
 class LocalClient {
  public:
   explicit LocalClient(UniqueFd socket) : socket_(std::move(socket)), page_(sizeof(Hazards)) {}
 
-  std::atomic<int> questions{0};  // that wait for a driver
+  std::atomic<int> questions{0};  // waiting for a driver
 
   int socket() const noexcept { return socket_.get(); }
   int hazards_fd() const noexcept { return page_.fd(); }
 
-  // Ends the session: nothing is begun any more. It may still have to finish a copy.
+  // Ends the session: the client starts nothing more, but may have a copy to finish.
   void dismiss() const noexcept {
     hazards().dismiss();
     ::shutdown(socket_.get(), SHUT_WR);
   }
 
-  // Whether it has closed its end: with its last copy, or because it died. The kernel closes a
-  // socket after the last thread of its process has ended.
+  // Whether the client has closed its end: after its last copy, or because it died. The kernel
+  // closes a socket after the last thread of its process has ended.
   bool gone() const noexcept { return is_hung_up(socket_.get()); }
 
   // Whether it may still be copying from or to this slot.
   bool at_work_in(std::uint32_t slot) const noexcept { return hazards().claimed(slot) && !gone(); }
-  bool at_work() const noexcept { return hazards().claimed() && !gone(); }  // in any, or the board
-  // Whether a GPU copies for it, there or in any.
+  bool at_work() const noexcept { return hazards().claimed() && !gone(); }  // or the board
+  // Whether a GPU copies for it, in that slot or in any.
   bool gpu_at_work_in(std::uint32_t slot) const noexcept { return hazards().held(slot) && !gone(); }
   bool gpu_at_work() const noexcept { return hazards().held() && !gone(); }
 

@@ -21,7 +21,7 @@ namespace {
 
 constexpr Acceptor::Limits kLimits{
     .at_once = 64, .most_pending = 64, .patience = std::chrono::seconds(10)};
-constexpr int kMostQuestions = 64;  // of one client, that wait for a driver
+constexpr int kMostQuestions = 64;  // pending driver questions per client
 
 std::string random_name() {
   std::array<std::uint32_t, 4> words{};
@@ -75,7 +75,7 @@ void give_answer(const Exposures& exposures, const LocalClient& client, const As
     told.chunk_end = exported.end;
     descriptor = exported.descriptor.get();
   }
-  // A client that does not listen gets no answer.
+  // A client that does not read its socket gets no answer.
   send_packet(client.socket(), bytes_of(told), descriptor);
 }
 
@@ -109,7 +109,7 @@ Token LocalServer::invite() {
 }
 
 std::shared_ptr<LocalClient> LocalServer::dismiss(const Token& token) {
-  if (!epoll_) return nullptr;  // a forked child: the sessions are to its parent
+  if (!epoll_) return nullptr;  // a forked child: the sessions belong to the parent
   const std::lock_guard lock(mutex_);
   invited_.erase(token);
   return see_out(token);
@@ -121,7 +121,7 @@ std::shared_ptr<LocalClient> LocalServer::see_out(const Token& token) {
   return found == guests_.end() ? nullptr : see_out(found->first);
 }
 
-// The client's socket stays open until it has closed its own end: Exposures looks at it.
+// The client's socket stays open until the client closes its end: Exposures checks it.
 std::shared_ptr<LocalClient> LocalServer::see_out(int fd) {
   const auto found = guests_.find(fd);
   if (found == guests_.end()) return nullptr;
@@ -161,7 +161,8 @@ void LocalServer::look() noexcept { acceptor_.look(Acceptor::Clock::now()); }
 
 void LocalServer::admit(UniqueFd connection) {
   const int fd = connection.get();
-  // What a guest is given it could use beyond its rights: one of this user could anyway, by ptrace.
+  // A client could use what it receives beyond its rights; but a process of this user could do that
+  // anyway, by ptrace.
   const bool comes_in = other_end(fd).uid == ::geteuid() && watch(epoll_.get(), fd);
   if (!comes_in) return acceptor_.settle(fd);
   pending_.emplace(fd, std::move(connection));
@@ -170,13 +171,13 @@ void LocalServer::admit(UniqueFd connection) {
 void LocalServer::turn_away(int fd, const char*) noexcept { pending_.erase(fd); }
 
 void LocalServer::watch_listener(bool watched) noexcept {
-  // It stays in the set: what takes no memory cannot fail for want of it.
+  // The listener stays in the set: EPOLL_CTL_MOD needs no memory, so it cannot fail for lack of it.
   epoll_event event{.events = watched ? std::uint32_t{EPOLLIN} : 0U,
                     .data = {.fd = acceptor_.fd()}};
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, acceptor_.fd(), &event);
 }
 
-// One packet, which must be a knock with a valid token; anything else ends the connection.
+// Reads one packet, which must be a knock with a valid token; anything else ends the connection.
 void LocalServer::hear_pending(int fd) {
   std::array<std::byte, sizeof(Knock)> bytes;
   const auto packet = receive_packet(fd, bytes);
@@ -195,7 +196,7 @@ void LocalServer::let_in(UniqueFd socket, const Token& token) {
   const int fd = socket.get();
   auto client = std::make_shared<LocalClient>(std::move(socket));
   exposures_->admit(client);  // before it learns of any exposure
-  // Exposures keeps the socket, whose end would be ready for ever.
+  // Exposures keeps the socket open, and once hung up it would stay readable for ever.
   const auto turn_away = [&] {
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     client->dismiss();
@@ -210,7 +211,7 @@ void LocalServer::let_in(UniqueFd socket, const Token& token) {
     turn_away();
     throw;
   }
-  // Who knocks again had given up before it was answered.
+  // A second knock with this token means that the client gave up on the first.
   see_out(token);
   guests_.emplace(fd, Guest{.client = std::move(client), .token = token});
 }
@@ -221,13 +222,13 @@ bool LocalServer::give(const LocalClient& client, Gift gift, int descriptor,
                     .nbytes = nbytes,
                     .probe_address = reinterpret_cast<std::uintptr_t>(&probe_),
                     .probe = probe_};
-  // An empty socket has room for three packets.
+  // An empty socket buffer has room for three packets.
   if (send_packet(client.socket(), bytes_of(given), descriptor)) return true;
   if (errno == EPIPE || errno == ECONNRESET) return false;
   throw Error(errno_message("a client cannot be given the shared pages", errno), errno);
 }
 
-// Whether it wants those woken who sleep.
+// Returns whether sleeping threads should be woken.
 bool LocalServer::hear_guest(int fd) {
   std::shared_ptr<LocalClient> client;
   {
@@ -249,24 +250,24 @@ bool LocalServer::hear_guest(int fd) {
   return false;
 }
 
-// What a driver is asked for is answered by the thread for that, when it comes.
+// Questions that need a driver are answered on the driver thread.
 void LocalServer::answer(const std::shared_ptr<LocalClient>& client, const Ask& ask) const {
   if (!drivers_ || !exposures_->goes_in_chunks(ask.key)) {
     return give_answer(*exposures_, *client, ask);
   }
   if (client->questions.fetch_add(1) >= kMostQuestions) {
     client->questions.fetch_sub(1);
-    return refuse(*client, ask, "its process has asked for too much at once");
+    return refuse(*client, ask, "its process has too many pending requests");
   }
   Executor::Work work = [client, exposures = exposures_, ask] {
     try {
       give_answer(*exposures, *client, ask);
     } catch (const std::exception& error) {
-      report({"a process of this host is not answered: ", error.what()});
+      report({"a request of a process of this host failed: ", error.what()});
     }
     client->questions.fetch_sub(1);
   };
-  if (!drivers_->run(work)) work();  // no thread is to be had: better late than never
+  if (!drivers_->run(work)) work();  // no thread available: answer here, if late
 }
 
 }  // namespace zerohop::shm

@@ -1,6 +1,5 @@
-// Where the processes of this host come for the memory of an Endpoint: a Unix socket that passes
-// descriptors to those who bring a token. One thread serves; invite() and dismiss() are any
-// thread's.
+// Gives processes of this host access to the memory of an Endpoint: a Unix socket that passes
+// descriptors to clients with a token. One thread serves; invite() and dismiss() are thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,20 +21,20 @@ namespace zerohop::shm {
 
 class LocalServer final : private Acceptor::Owner {
  public:
-  // board: the pages of the notification board, which every client is given beside the generation
-  // table. They outlive the local server. drivers: packs memory that goes in exported chunks, for
-  // which a driver is asked; null: the thread that serves does. Throws Error.
+  // board: the pages of the notification board, which every client receives beside the generation
+  // table. They outlive the local server. drivers: exports memory in chunks, which needs driver
+  // calls; null: the serving thread does. Throws Error.
   LocalServer(std::shared_ptr<Exposures> exposures, const Buffer& board,
               std::shared_ptr<Executor> drivers = nullptr);
 
   const std::string& name() const noexcept { return name_; }
   int fd() const noexcept { return epoll_.get(); }  // readable when serve() has work
-  bool serve() noexcept;  // whether somebody wants those woken who sleep beside the board
-  void look() noexcept;   // to be called now and then: who never knocks goes, see Acceptor
+  bool serve() noexcept;  // true: threads that sleep beside the board should be woken
+  void look() noexcept;   // call periodically: evicts connections that never knock, see Acceptor
 
   Token invite();
-  // Ends the session of who came with this token, and its right to come. Who it was, or null: it
-  // may still be at work for the time of one copy.
+  // Ends the session of the client with this token, and revokes the token. Returns the client, or
+  // null; it may still be accessing memory for the time of one copy.
   std::shared_ptr<LocalClient> dismiss(const Token& token);
 
  private:
@@ -50,10 +49,10 @@ class LocalServer final : private Acceptor::Owner {
   void hear_pending(int fd);
   bool hear_guest(int fd);
   void let_in(UniqueFd socket, const Token& token);
-  // False: it has left.
+  // False: the client has left.
   bool give(const LocalClient& client, Gift gift, int descriptor, std::uint64_t nbytes) const;
   void answer(const std::shared_ptr<LocalClient>& client, const Ask& ask) const;
-  std::shared_ptr<LocalClient> see_out(int fd);              // with mutex_ held
+  std::shared_ptr<LocalClient> see_out(int fd);              // call with mutex_ held
   std::shared_ptr<LocalClient> see_out(const Token& token);  // likewise
 
   const std::shared_ptr<Exposures> exposures_;
@@ -61,7 +60,7 @@ class LocalServer final : private Acceptor::Owner {
   const std::string name_;
   const std::uint64_t probe_;
   const std::shared_ptr<Executor> drivers_;
-  Acceptor acceptor_;  // serve() and look() only, as the next but one
+  Acceptor acceptor_;  // for serve() and look() only, like the next two
   UniqueFd epoll_;
   std::unordered_map<int, UniqueFd> pending_;  // before their knock
 

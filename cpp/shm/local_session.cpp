@@ -1,4 +1,4 @@
-// What a client asks for and is given.
+// The questions of a client and the answers to them.
 #include "shm/local_session.hpp"
 
 #include <poll.h>
@@ -17,15 +17,15 @@
 namespace zerohop::shm {
 namespace {
 
-// An owner that was out of something may have it again: it is asked once more.
+// An owner that was out of a resource may have it again: repeat the question after this time.
 constexpr std::chrono::seconds kAskAgain{1};
 
-constexpr int kMostPackets = 64;  // taken in at once: deadlines are looked at in between
+constexpr int kMostPackets = 64;  // processed per call, so that deadlines are checked in between
 
 constexpr const char* kNoDescriptors =
     "a descriptor of its process could not be taken in; raise the limit of open files (ulimit -n)";
 
-// How this process may reach the memory of `process`, tried on one word; empty when it may.
+// How this process may access the memory of `process`, tested on one word; empty when it may.
 std::string try_process(int process, const Given& given) {
   if (process == 0) return "its process is in another PID namespace (a container of its own)";
   std::uint64_t word = 0;
@@ -39,12 +39,12 @@ std::string try_process(int process, const Given& given) {
            "array by Endpoint.empty()";
   }
   if (nbytes < 0) return errno_message("process_vm_readv failed", errno);
-  return "another process answers to its number";
+  return "its process id belongs to another process";
 }
 
 void check(bool good) {
   if (good) return;
-  throw ProtocolError("a process of this host gives at the local server what no correct one does");
+  throw ProtocolError("a process of this host sent an invalid answer from its local server");
 }
 
 }  // namespace
@@ -61,11 +61,10 @@ std::shared_ptr<LocalSession> LocalSession::begin(const std::string& local_serve
   }
   if (other_end(socket.get()).uid != ::geteuid()) {
     throw RouteUnavailable(
-        "its process is another user's, and both could write beyond the memory that was given",
-        EPERM);
+        "its process is another user's, and both could write beyond the shared memory", EPERM);
   }
   if (!send_packet(socket.get(), bytes_of(Knock{.token = token}))) {
-    throw RouteUnavailable(errno_message("its Unix socket takes no packet", errno), errno);
+    throw RouteUnavailable(errno_message("its Unix socket does not accept packets", errno), errno);
   }
   return std::shared_ptr<LocalSession>(new LocalSession(std::move(socket), board_nbytes));
 }
@@ -86,7 +85,8 @@ void LocalSession::throw_ended() const { throw RouteUnavailable(*ended_); }
 
 void LocalSession::leave() noexcept {
   left_.store(true);
-  ::shutdown(socket_.get(), SHUT_RD);  // who listens hears the end; the owner that of the last copy
+  // Wakes the listening thread. The owner sees the end only after the last copy.
+  ::shutdown(socket_.get(), SHUT_RD);
 }
 
 bool LocalSession::ended() const {
@@ -129,7 +129,7 @@ LocalSession::Opened LocalSession::open(std::uint64_t key, std::uint64_t address
   throw TransferTimeout("its process did not answer in time");
 }
 
-// Once, whoever else wants to know it; an answer that comes late is nobody's loss.
+// Asks only once, however many callers want the answer; a late answer harms nobody.
 void LocalSession::ask(const Wanted& wanted) {
   auto& question = questions_[wanted];
   const auto now = Deadline::Clock::now();
@@ -146,13 +146,13 @@ void LocalSession::ask(const Wanted& wanted) {
   if (send_packet(socket_.get(), bytes_of(wish))) return;
   const bool left = errno != EAGAIN;
   questions_.erase(wanted);
-  if (!left) throw Error("its process takes no questions for now", EAGAIN);
+  if (!left) throw Error("its process accepts no questions for now", EAGAIN);
   end("its process has left");
   throw_ended();
 }
 
-// Waits until done(), asked with the mutex held, or the end of the session or the deadline. One
-// thread at a time listens, without the mutex; the others wait for what it hears.
+// Waits until done(), called with the mutex held, or until the session ends or the deadline passes.
+// One thread at a time polls the socket, without the mutex; the others wait for it.
 template <typename Done>
 bool LocalSession::listen(Lock& lock, Done done, const Deadline& deadline) {
   for (;;) {
@@ -173,7 +173,7 @@ bool LocalSession::listen(Lock& lock, Done done, const Deadline& deadline) {
   }
 }
 
-// Takes in what has come.
+// Processes the packets that have arrived.
 void LocalSession::hear() noexcept {
   constexpr std::size_t kMost = std::max(sizeof(Given), sizeof(Told));
   try {
@@ -202,7 +202,7 @@ void LocalSession::end(std::string_view reason) noexcept {
   try {
     why = reason;
   } catch (const std::bad_alloc&) {
-    why = "out of memory";  // short enough to need none
+    why = "out of memory";  // short enough to need no allocation
   }
 }
 
@@ -229,7 +229,7 @@ void LocalSession::find_process(const Given& given) {
   process_reason_ = try_process(process_, given);
 }
 
-// An answer to a question that nobody has any more tells nothing.
+// Ignores an answer to a question that is no longer pending.
 void LocalSession::take(const Told& told, Packet& packet) {
   const auto found = std::ranges::find(questions_, told.sequence,
                                        [](const auto& entry) { return entry.second->sequence; });
@@ -249,7 +249,7 @@ void LocalSession::take(const Told& told, Packet& packet) {
 LocalSession::Opened LocalSession::take_in(const Told& told, Packet& packet) const {
   if (told.answer == Answer::unknown_key) return {};
   if (told.answer == Answer::out_of_descriptors) {
-    throw Error("its process cannot give the memory away: it is out of descriptors (ulimit -n)");
+    throw Error("its process cannot share the memory: it is out of descriptors (ulimit -n)");
   }
   if (told.answer == Answer::refused) {
     check(told.reason.back() == 0);
@@ -284,7 +284,7 @@ LocalSession::Opened LocalSession::take_in(const Told& told, Packet& packet) con
 }
 
 void LocalSession::ring() const noexcept {
-  // Lost only when the owner has that many packets to read that it will look anyway.
+  // Lost only if the owner has so many packets queued that it will wake up anyway.
   send_packet(socket_.get(), bytes_of(Ask{.wish = Wish::wake}));
 }
 

@@ -1,9 +1,9 @@
-// A session at another process's local server: its memory within reach, copied from and to by this
-// one.
+// A session at another process's local server: makes its memory accessible, and copies to and from
+// it.
 //
-// What the other process has to say is taken in when it comes; only who needs it waits for it, as
-// long as its deadline allows, and holds no lock meanwhile. Both ends can end the session at any
-// time: nothing is copied or put any more then, but for what is claimed already (see hazards.hpp).
+// Packets from the other process are processed when they arrive. Only a caller that needs an answer
+// waits for it, within its deadline and without holding a lock. Both ends can end the session at
+// any time: after that nothing is copied or put, except under existing claims (see hazards.hpp).
 #pragma once
 
 #include <atomic>
@@ -36,47 +36,47 @@ enum class Direction { write, read };
 
 enum class Copied {
   all,
-  part,       // there is more: the next step goes on
+  part,       // not finished: continue with the next step
   revoked,    // the exposure was closed, before or meanwhile
-  unmapped,   // the kernel finds no such memory (any more), here or there
+  unmapped,   // the kernel finds no such memory (any more), on either side
   gone,       // the process has ended
   dismissed,  // the owner has ended the session
-  left,       // this end has
+  left,       // this end has ended it
   crowded,    // see Hazards::Claim
 };
 
 class LocalSession {
  public:
-  // Knocks; waits for nothing. Throws RouteUnavailable with the reason.
+  // Sends the knock; does not wait. Throws RouteUnavailable with the reason.
   static std::shared_ptr<LocalSession> begin(const std::string& local_server, const Token& token,
                                              std::uint64_t board_nbytes);
 
-  // Waits until it was let in. Throws RouteUnavailable once the session has ended, TransferTimeout.
+  // Waits for admission. Throws RouteUnavailable once the session has ended, TransferTimeout.
   void enter(const Deadline& deadline);
 
-  // What open() has remembered; null: nothing.
+  // A mapping cached by open(); null: none.
   std::shared_ptr<const RemoteMapping> find(std::uint64_t key) const;
   struct Opened {
     std::shared_ptr<const RemoteMapping> mapping;
-    std::shared_ptr<const ExportedChunk> exported;  // of memory that is not the CPU's
+    std::shared_ptr<const ExportedChunk> exported;  // of memory that a CPU cannot access
   };
-  // What the owner exposes under this key; its `trouble` is to be looked at. Asked for once and
-  // remembered, but for the chunks of memory that goes in exported chunks: there the caller
-  // remembers the one around `address`. No mapping: nothing, or no more. Throws what enter()
-  // throws, and Error when the owner cannot give it away or this process cannot take it in, for
-  // now.
+  // What the owner exposes under this key; check its `trouble`. The owner is asked once and the
+  // answer is cached, except for exported chunks: the caller caches the one around `address`. No
+  // mapping: not exposed, or no longer. Throws what enter() throws, and Error when for now the
+  // owner cannot export the memory or this process cannot map it.
   Opened open(std::uint64_t key, std::uint64_t address, const Deadline& deadline);
 
-  bool ended() const;  // by the owner: nothing can be asked any more
+  bool ended() const;  // by the owner: it answers no more questions
 
-  // Whether the owner still exposes it. To be asked by who remembers it, after it did.
+  // Whether the owner still exposes it. Check this after storing a mapping.
   bool stands(const RemoteMapping& mapping) const noexcept;
-  // As GenerationTable::struck_since(), for who remembers mappings. Once entered.
+  // GenerationTable::struck_since() for callers that store mappings. Call after enter().
   std::optional<std::vector<std::uint64_t>> struck_since(std::uint64_t& seen) const {
     return GenerationTable::struck_since(generations_->data(), seen);
   }
-  // Moves what ended since `seen` from `all`, which is by key, to `ended`. mapping_of: of a value.
-  // Returns how many it looked at: those, and no others.
+  // Moves the entries that ended since `seen` from `all`, keyed by exposure key, to `ended`.
+  // mapping_of: maps a value to its mapping. Returns how many entries it visited: only those that
+  // ended, if their keys are still known.
   template <typename Map, typename WindowOf>
   std::size_t take_ended(Map& all, std::uint64_t& seen, WindowOf mapping_of,
                          std::vector<typename Map::node_type>& ended) const {
@@ -91,13 +91,13 @@ class LocalSession {
     }
     return looked_at;
   }
-  // Lets go of what its owner has closed: what stays mapped is not freed. To be called now and
-  // then; open() does. Returns how many mappings it looked at: those, and no others. Once entered.
+  // Releases mappings that the owner has closed: mapped memory cannot be freed. Call periodically;
+  // open() does. Returns how many mappings it visited, as take_ended(). Call after enter().
   std::size_t forget_ended();
-  bool to_own_process() const noexcept;  // once entered
+  bool to_own_process() const noexcept;  // call after enter()
 
-  // While it lives, the owner does not take the mapping's memory away: for copies that go on while
-  // no thread stands by.
+  // While a Hold lives, the owner keeps the mapping's memory: for copies that continue without a
+  // thread.
   struct LetGo {
     std::shared_ptr<LocalSession> session;
     std::uint32_t slot = 0;
@@ -109,30 +109,31 @@ class LocalSession {
     session->change_holds(slot, +1);
     return {session.get(), {session, slot}};
   }
-  // Why the mapping must not be touched; all: it may, by who holds it already.
+  // Why the mapping must not be accessed; all: it may, by a holder of a claim or a Hold.
   Copied refusal(const RemoteMapping* mapping) const noexcept;
 
-  // The board, as long as this object lives: for who holds a mapping. Once entered.
+  // The board; valid as long as this object, for holders of a mapping. Call after enter().
   std::byte* board() const noexcept { return board_->data(); }
 
-  // Ends it from this side: copies under way stop, who waits goes on. Any thread.
+  // Ends the session from this side: copies in progress stop, and waiting threads return.
+  // Thread-safe.
   void leave() noexcept;
 
-  // Copies all runs; `a` of each is local, `b` is the owner's and lies in the mapping, which the
-  // caller has made sure of. `nbytes` counts what was copied. In pieces of kPiece bytes, between
-  // which an end of the memory or the session takes effect. Never allocates.
+  // Copies all runs; `a` of each is local, `b` is the owner's and must lie in the mapping. `nbytes`
+  // counts what was copied. Works in pieces of kPiece bytes, between which the end of the memory or
+  // the session takes effect. Never allocates.
   Copied copy(const RemoteMapping& mapping, Direction direction, const Runs& runs,
               std::uint64_t& nbytes) noexcept;
   Copied copy(const RemoteMapping& mapping, Direction direction, std::span<const Run> runs,
               std::uint64_t& nbytes) noexcept;
 
-  // The next piece of it, without a wait: `crowded` may pass.
+  // Copies the next piece without waiting: `crowded` is transient.
   Copied copy_step(const RemoteMapping& mapping, Direction direction, Cursor& cursor,
                    std::uint64_t& nbytes) noexcept;
 
   // The same for a few runs of at most kPiece bytes in all; then calls `behind(std::byte* board)`,
-  // in time before either end of the session. Waits for nothing but, without mapped pages, the
-  // kernel, which may find only the first of them: `part`.
+  // before either end of the session can take effect. Never waits, except for the kernel where
+  // there are no mapped pages; the kernel may find only the first runs: `part`.
   template <typename Behind>
   Copied copy(const RemoteMapping& mapping, Direction direction, std::span<const Run> runs,
               Behind&& behind) noexcept {
@@ -147,7 +148,7 @@ class LocalSession {
     behind(board_->data());
     return Copied::all;
   }
-  // That call alone.
+  // Only makes the call.
   template <typename Behind>
   Copied at_board(Behind&& behind, Patience patience = Patience::a_second) noexcept {
     const Hazards::Claim claim(hazards(), Hazards::kBoard, patience);
@@ -158,7 +159,7 @@ class LocalSession {
 
   static constexpr std::uint64_t kPiece = std::uint64_t{4} << 20;
 
-  // Wakes who sleeps beside the board.
+  // Wakes threads that sleep beside the board.
   void ring() const noexcept;
 
  private:
@@ -167,7 +168,7 @@ class LocalSession {
     Deadline::Clock::time_point asked;
     bool answered = false;
     Opened opened;
-    std::string trouble;  // why there is no answer yet
+    std::string trouble;  // why the answer could not be used
   };
   using Mappings = std::unordered_map<std::uint64_t, std::shared_ptr<const RemoteMapping>>;
   using Wanted = std::pair<std::uint64_t, std::uint64_t>;  // key, address
@@ -179,7 +180,7 @@ class LocalSession {
   void enter(Lock& lock, const Deadline& deadline);
   template <typename Done>
   bool listen(Lock& lock, Done done, const Deadline& deadline);
-  // With the mutex held:
+  // Call with the mutex held:
   void hear() noexcept;
   std::size_t forget_ended(std::vector<Mappings::node_type>& ended);
   void take(const Given& given, Packet& packet);
@@ -200,7 +201,7 @@ class LocalSession {
   template <typename Source>
   Copied copy_all(const RemoteMapping& mapping, Direction direction, Pieces<Source> pieces,
                   std::uint64_t& nbytes) noexcept;
-  // Under one claim, as the next two.
+  // This and the next two run under one claim.
   template <typename Source>
   Copied copy_some(const RemoteMapping& mapping, Direction direction, Pieces<Source>& pieces,
                    std::uint64_t& nbytes, Patience patience) noexcept;
@@ -219,25 +220,25 @@ class LocalSession {
   const std::uint64_t board_nbytes_;
   std::atomic<bool> left_{false};
 
-  // Given before enter() returns, and never changed.
+  // Set before enter() returns, then constant.
   std::unique_ptr<const Mapping> generations_;
   std::unique_ptr<const Mapping> hazards_;
   std::unique_ptr<const Mapping> board_;
-  int process_ = 0;             // of the owner, as this process sees it
-  std::string process_reason_;  // why its memory cannot be reached; empty: it can
+  int process_ = 0;             // the owner's, as this process sees it
+  std::string process_reason_;  // why its memory is not accessible; empty: it is
 
-  mutable Mutex<Rank::session> mutex_;  // guards all below
+  mutable Mutex<Rank::session> mutex_;  // guards all members below
   Condition heard_;
-  bool listening_ = false;  // a thread waits for the socket, the others for that thread
+  bool listening_ = false;  // one thread polls the socket, the others wait for it
   std::uint32_t gifts_ = 0;
   std::optional<std::string> ended_;
   std::uint32_t last_sequence_ = 0;
   Mappings mappings_;  // by key
   std::uint64_t struck_seen_ = 0;
-  std::map<Wanted, std::shared_ptr<Question>> questions_;  // not answered yet
+  std::map<Wanted, std::shared_ptr<Question>> questions_;  // unanswered
 
   Mutex<Rank::session_holds> holds_mutex_;  // guards the next
-  std::vector<int> holds_;                  // by slot, as far as any was ever held
+  std::vector<int> holds_;                  // by slot, up to the highest one ever held
 };
 
 }  // namespace zerohop::shm

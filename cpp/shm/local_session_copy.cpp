@@ -1,4 +1,4 @@
-// How a client copies: by plain stores and loads where pages are mapped, else by the kernel.
+// How a client copies: with plain loads and stores where pages are mapped, else by system calls.
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -11,11 +11,11 @@
 namespace zerohop::shm {
 namespace {
 
-constexpr std::size_t kVectors = 64;  // runs handed to the kernel at once
+constexpr std::size_t kVectors = 64;  // runs per system call
 
 void* pointer(std::uint64_t address) noexcept { return reinterpret_cast<void*>(address); }
 
-// What one call of the kernel copies.
+// The runs of one system call.
 struct Batch {
   std::array<iovec, kVectors> local;
   std::array<iovec, kVectors> remote;
@@ -91,7 +91,7 @@ bool LocalSession::stands(const RemoteMapping& mapping) const noexcept {
   return GenerationTable::stands(generations_->data(), mapping.entry);
 }
 
-// Of the board if null.
+// For the board if null.
 Copied LocalSession::refusal(const RemoteMapping* mapping) const noexcept {
   if (left_.load(std::memory_order_relaxed)) return Copied::left;
   if (hazards().dismissed()) return Copied::dismissed;
@@ -100,7 +100,7 @@ Copied LocalSession::refusal(const RemoteMapping* mapping) const noexcept {
 
 bool LocalSession::to_own_process() const noexcept { return process_ == ::getpid(); }
 
-// Counted here; the owner sees whether there is any.
+// Counted on this side; the owner sees only whether there are any.
 void LocalSession::change_holds(std::uint32_t slot, int by) {
   const std::lock_guard lock(holds_mutex_);
   if (holds_.size() <= slot) holds_.resize(slot + 1);
@@ -110,7 +110,7 @@ void LocalSession::change_holds(std::uint32_t slot, int by) {
   if (count == 0) hazards().let_go(slot);
 }
 
-// The number of a process that has ended may be another's soon. The socket tells at once.
+// The id of a process that has ended may be reused soon. The socket shows its end at once.
 bool LocalSession::gone() const noexcept { return is_hung_up(socket_.get()); }
 
 template <typename Source>
@@ -144,7 +144,7 @@ Copied LocalSession::copy_by_kernel(Direction direction, std::span<const Run> ru
   return outcome == Copied::unmapped && nbytes > 0 ? Copied::part : outcome;
 }
 
-// Under a claim.
+// Call under a claim.
 template <typename Source>
 Copied LocalSession::copy_by_kernel(Direction direction, Pieces<Source>& pieces,
                                     std::uint64_t& nbytes) noexcept {

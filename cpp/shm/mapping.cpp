@@ -16,7 +16,8 @@ Mapping::Mapping(int fd, std::uint64_t nbytes, bool writable) : nbytes_(nbytes) 
   const int seals = ::fcntl(fd, F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 || ::fstat(fd, &facts) != 0 ||
       static_cast<std::uint64_t>(facts.st_size) < nbytes) {
-    throw Error("memory given by a process of this host is not a sealed memfd of the size it says");
+    throw Error(
+        "memory shared by a process of this host is not a sealed memfd of the announced size");
   }
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* data = ::mmap(nullptr, nbytes, protection, MAP_SHARED, fd, 0);

@@ -1,4 +1,4 @@
-// Pages of a memfd that another process of this host gave away.
+// A mapping of a memfd that another process of this host shared.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +8,8 @@ namespace zerohop::shm {
 
 class Mapping {
  public:
-  // The first `nbytes` of the file, which must be sealed against shrinking: else its owner could
-  // turn a later touch into SIGBUS. Throws Error.
+  // Maps the first `nbytes` of the file, which must be sealed against shrinking: otherwise its
+  // owner could turn a later access into SIGBUS. Throws Error.
   Mapping(int fd, std::uint64_t nbytes, bool writable);
   ~Mapping();
   Mapping(const Mapping&) = delete;

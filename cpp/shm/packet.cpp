@@ -14,14 +14,14 @@
 namespace zerohop::shm {
 namespace {
 
-constexpr int kBacklog = 64;  // knocks that nobody has answered yet
+constexpr int kBacklog = 64;  // unanswered knocks
 
 struct LocalAddress {
   sockaddr_un value{};
   socklen_t nbytes = 0;
 };
 
-// The first byte of an abstract name is 0, and its length is that of the address.
+// The first byte of an abstract name is 0, and its length is given by the address length.
 LocalAddress abstract(const std::string& name) {
   LocalAddress address;
   address.value.sun_family = AF_UNIX;
@@ -106,7 +106,8 @@ std::optional<Packet> receive_packet(int socket, std::span<std::byte> into) {
   message.msg_iov = &part;
   message.msg_iovlen = 1;
   message.msg_control = &control;
-  // Not the room of CMSG_SPACE, in which the kernel would put two: one descriptor, the rest closed.
+  // CMSG_LEN, not CMSG_SPACE, in which the kernel would put two descriptors: accept one; the kernel
+  // closes the rest.
   message.msg_controllen = CMSG_LEN(sizeof(int));
   ssize_t nbytes = 0;
   Packet packet;
@@ -116,7 +117,7 @@ std::optional<Packet> receive_packet(int socket, std::span<std::byte> into) {
   });
   if (nbytes < 0) {
     if (errno == EAGAIN || errno == EINTR) return std::nullopt;
-    return packet;  // a reset connection is an ended one
+    return packet;  // a reset connection counts as ended
   }
   if ((message.msg_flags & MSG_TRUNC) != 0) {
     throw ProtocolError("a process of this host sent a packet that is too long");

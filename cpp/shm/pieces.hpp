@@ -1,5 +1,4 @@
-// Runs taken apart into pieces that are copied one at a time: what is left of them can be copied
-// later.
+// Splits runs into pieces that are copied one at a time; the rest can be copied later.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 
 namespace zerohop::shm {
 
-// Those of a list, one by one. The list stays with the caller.
+// Iterates over a list, which the caller keeps alive.
 class RunList {
  public:
   explicit RunList(std::span<const Run> runs) noexcept : left_(runs) {}
@@ -35,7 +34,7 @@ class Pieces {
 
   bool more() noexcept { return left_.nbytes != 0 || runs_.next(left_); }
 
-  // At most `most` bytes, which are more than 0. False at the end.
+  // Returns a piece of 1 to `most` bytes. False at the end.
   bool next(Run& piece, std::uint64_t most) noexcept {
     if (!more()) return false;
     piece = {left_.a_address, left_.b_address, std::min(left_.nbytes, most)};
@@ -50,7 +49,7 @@ class Pieces {
   Run left_{};
 };
 
-// How far a copy is that is made in steps.
+// The progress of a copy made in steps.
 using Cursor = std::variant<Pieces<Runs>, Pieces<RunList>>;
 
 }  // namespace zerohop::shm

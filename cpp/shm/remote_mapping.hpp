@@ -1,4 +1,4 @@
-// One exposure of another process, as its client reaches it.
+// One exposure of another process, as its client accesses it.
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,13 @@ namespace zerohop::shm {
 
 struct RemoteMapping {
   GenerationEntry entry{};
-  std::uint64_t key = 0;    // under which its owner exposes it
-  std::uint64_t begin = 0;  // addresses of the owner
+  std::uint64_t key = 0;    // the exposure's key
+  std::uint64_t begin = 0;  // in the owner's addresses
   std::uint64_t end = 0;
   bool writable = false;
-  // Null: reached as memory of another process, or as the exported chunk brings it that came with
-  // it.
+  // Null: accessed as memory of another process, or through the exported chunk that came with it.
   std::unique_ptr<const Mapping> pages;
-  std::string trouble;  // why it cannot be reached; empty: it can
+  std::string trouble;  // why it is not accessible; empty: it is
 
   bool covers(std::uint64_t from, std::uint64_t to) const noexcept {
     return begin <= from && from <= to && to <= end;

@@ -178,7 +178,7 @@ def test_the_object(open_endpoint):
         _ = grant.remote
     short = ep.grant(memory, timeout=0.25)
     until(lambda: short.revoked, "its time is over", 20)
-    with pytest.raises(zh.RegistrationError, match=r"its 0.25 s are over; call grant\(\) again"):
+    with pytest.raises(zh.RegistrationError, match=r"its 0.25 s have passed; call grant\(\) again"):
         _ = short.remote
     with pytest.raises(zh.RegistrationError, match="another Endpoint"):
         other.grant(memory)

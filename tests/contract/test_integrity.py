@@ -139,7 +139,7 @@ def test_notifications_behind_a_failure_are_withheld_and_those_before_it_are_not
         bad = s.peer.write_many([(first, far.remote[0]), (second, far.remote[0])])
         told = s.peer.notify(3, 1)
         good.wait()
-        with pytest.raises(zh.IntegrityError, match="brought other bytes"):
+        with pytest.raises(zh.IntegrityError, match="delivered wrong data"):
             bad.wait()
         with pytest.raises(zh.IntegrityError, match="the notification behind it was withheld"):
             told.wait()

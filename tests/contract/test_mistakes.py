@@ -58,7 +58,7 @@ def test_mistakes_at_an_endpoint(open_endpoint):
     ep, other = open_endpoint(), open_endpoint()
     cases = {
         "memory must be a Memory, not ndarray: register": lambda: ep.share("y", np.zeros(3)),
-        "memory must be a Memory, not Grant: give its .remote": lambda: ep.share(
+        "memory must be a Memory, not Grant: send its .remote": lambda: ep.share(
             "y", ep.grant(ep.empty(3))
         ),
         "a name must be a str, not int": lambda: ep.share(3, ep.empty(3)),
@@ -70,7 +70,7 @@ def test_mistakes_at_an_endpoint(open_endpoint):
     for text, call in cases.items():
         said = complaint(TypeError, call)
         assert text in said, (text, said)
-    with pytest.raises(ValueError, match="not empty"):
+    with pytest.raises(ValueError, match="must not be empty"):
         ep.share("", ep.empty(3))
     with pytest.raises(zh.RegistrationError, match="another Endpoint"):
         ep.share("x", other.empty(3))

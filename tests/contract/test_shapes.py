@@ -188,7 +188,7 @@ def test_memory_is_viewed_as_another_dtype_at_either_end(remote):
             ):
                 wrong.view("float64")
             with pytest.raises(
-                ValueError, match=r"address \d+ is no multiple of 4; begin the slice"
+                ValueError, match=r"address \d+ is not a multiple of 4; begin the slice"
             ):
                 wrong[:, 1:5].view("float32")
             with pytest.raises(ValueError, match="last axis has gaps"):

@@ -1,4 +1,4 @@
-// A peer made by hand: connected in all form, it says what no Endpoint does.
+// A hand-made peer: connected by the rules, it then sends what no Endpoint sends.
 #pragma once
 
 #include <cstddef>
@@ -12,11 +12,11 @@
 
 namespace zerohop::testing {
 
-inline constexpr std::uint32_t kSlots = 4;  // for messages, of which none is ever said to be taken
+inline constexpr std::uint32_t kSlots = 4;  // for messages; none is ever reported consumed
 inline constexpr std::size_t kSlotNbytes = 4096;
 inline constexpr std::size_t kSlotsBegin = 1 << 15;  // in the buffer of its Side; data lies before
 
-// A queue pair with memory that may be written, and a control connection.
+// A queue pair with writable memory, and a control connection.
 class ByHand {
  public:
   explicit ByHand(engine::Endpoint& endpoint, engine::Hello hello = {},
@@ -53,7 +53,7 @@ class ByHand {
     memory.device = "cpu";
     return memory;
   }
-  // Waits for that question, of one part, and tells a checksum.
+  // Waits for that question, of one part, and answers with a checksum.
   void answer(std::uint64_t request, std::uint32_t sum) {
     stranger.hear_until([&] { return asked(request) != nullptr; });
     REQUIRE(asked(request) != nullptr);

@@ -1,5 +1,5 @@
-// The other end of a control connection, made by hand: it knows the secret, says Hello with a queue
-// pair that nobody has, and hears what it is told.
+// The other end of a control connection, made by hand: it knows the secret, sends a Hello with a
+// queue pair that does not exist, and reads the answers.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -46,7 +46,7 @@ class ControlStranger {
   }
   void say(const engine::ControlMessage& message) { channel_->send(engine::encode(message)); }
 
-  // Hears until so many messages of that kind have come.
+  // Reads until so many messages of that kind have arrived.
   template <typename Message>
   void await(std::size_t count) {
     const Deadline deadline = soon();
@@ -69,7 +69,7 @@ class ControlStranger {
         heard_, [](const auto& each) { return std::holds_alternative<Message>(each); }));
   }
 
-  // Below every GID of soft0 on this host: of two ends the lower one dials, which this never does.
+  // Below every GID of soft0 on this host: the lower one of two ends dials, which this never does.
   static rdma::QueuePairAddress queue_pair() {
     rdma::QueuePairAddress address;
     address.number = 0x4711;

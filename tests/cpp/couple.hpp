@@ -7,14 +7,14 @@
 
 namespace zerohop::testing {
 
-constexpr double kTimeout = 20.0;  // seconds: for what must happen; a failing test ends then
+constexpr double kTimeout = 20.0;  // seconds, for what must happen; a failing test ends then
 
 inline Deadline within(double seconds) { return Deadline::after(Deadline::Seconds(seconds)); }
 inline Deadline soon() { return within(kTimeout); }
 
 inline engine::EndpointOptions options(const char* name) {
   engine::EndpointOptions chosen;
-  chosen.p2p = false;  // what is tested moves over queue pairs
+  chosen.p2p = false;  // the tests are about queue pairs
   chosen.device = "soft0";
   chosen.name = name;
   chosen.timeout = kTimeout;

@@ -1,4 +1,4 @@
-// The words of a ring as threads of a CPU reach them, so that the code of kernels runs in tests.
+// The words of a ring as CPU threads access them, so that kernel code runs in tests.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,5 @@
-// What a GPU's code does with a direct queue pair, done by CPU threads: entries written with the
-// structures of mlx5dv.h, doorbells, completions by the owner bit. Through the mlx5dv table alone.
+// What a GPU does with a direct queue pair, done by CPU threads: entries written with the
+// structures of mlx5dv.h, doorbells, completions by the owner bit. Uses only the mlx5dv table.
 #pragma once
 
 #include <endian.h>
@@ -55,7 +55,7 @@ class Entry {
   std::uint32_t blocks() const {
     return static_cast<std::uint32_t>((bytes.size() + kBlock - 1) / kBlock);
   }
-  // The entry as it lies in the ring.
+  // The entry as laid out in the ring.
   std::vector<std::byte> at(std::uint32_t index, std::uint32_t qp_number) const {
     std::vector<std::byte> whole(bytes);
     whole.resize(blocks() * kBlock);
@@ -91,7 +91,7 @@ class CompletionRing {
  public:
   explicit CompletionRing(const mlx5dv_cq& direct) : cq(direct) {}
 
-  // The next completion; `keep` leaves its place taken.
+  // The next completion; `keep` does not free its place.
   std::optional<Completion> poll(bool keep = false) {
     auto* words = static_cast<std::uint64_t*>(cq.buf) + (taken_ & (cq.cqe_cnt - 1)) * 8;
     std::uint64_t copy[8];
@@ -110,7 +110,7 @@ class CompletionRing {
     const auto end = Clock::now() + kPatience;
     auto found = poll(keep);
     while (!found && Clock::now() < end) {
-      std::this_thread::yield();  // to the device's threads, where cores are few
+      std::this_thread::yield();  // lets the device's threads run, where cores are few
       found = poll(keep);
     }
     REQUIRE(found.has_value());
@@ -141,7 +141,7 @@ class SendRing {
  public:
   SendRing(const mlx5dv_qp& direct, std::uint32_t number) : qp(direct), qp_number(number) {}
 
-  // For one thread: writes without a doorbell. The index of the entry.
+  // For one thread: writes without a doorbell. Returns the index of the entry.
   std::uint32_t write(const Entry& entry) {
     const std::uint32_t index = posted;
     put(index, entry.at(index, qp_number));
@@ -227,7 +227,7 @@ struct DirectPair {
     connect(a.side, b);
   }
   DirectSide a;
-  Side b;  // driven through verbs, by nobody but its device
+  Side b;  // verbs only; driven by its device alone
 };
 
 inline void fill(Side& side, std::size_t offset, std::size_t nbytes, unsigned seed) {

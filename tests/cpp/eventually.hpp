@@ -1,4 +1,4 @@
-// Waits, within a bound, for what another thread does.
+// Bounded waits for what another thread does.
 #pragma once
 
 #include <thread>
@@ -7,7 +7,7 @@
 
 namespace zerohop::testing {
 
-// Whether it has happened within the time (20 s: of what must happen; a failing test ends then).
+// Whether it happened in time (20 s, for what must happen; a failing test ends then).
 template <typename Happened>
 bool eventually(Happened happened, Deadline::Seconds within = Deadline::Seconds{20}) {
   const Deadline deadline = Deadline::after(within);

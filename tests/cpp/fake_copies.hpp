@@ -1,9 +1,8 @@
-// Memory, streams and events of a GPU that is not there, for FakeCuda.
+// Memory, streams and events of a nonexistent GPU, for FakeCuda.
 //
-// The memory has addresses that fault when the CPU or the kernel touches them: only copies reach
-// it. What is started on a stream happens when an event recorded behind it is found done, and no
-// earlier; until then the target of a copy to the host holds garbage. So whoever does not wait
-// fails.
+// The memory has addresses that fault when the CPU or the kernel accesses them: only copies reach
+// it. Work submitted to a stream runs when an event recorded behind it is queried, and no earlier;
+// until then the target of a copy to the host holds garbage. So code that does not wait fails.
 #pragma once
 
 #include <atomic>
@@ -32,27 +31,27 @@ class FakeCopies {
   // Memory of the GPU, filled with `fill`; unmapped with this object at the latest.
   std::uint64_t allocate(std::size_t nbytes, std::byte fill = std::byte{0});
   void release(std::uint64_t begin);
-  // What lies there, for tests.
+  // The contents, for tests.
   std::vector<std::byte> read(std::uint64_t address, std::size_t nbytes);
   void write(std::uint64_t address, const std::vector<std::byte>& bytes);
 
   // For kernels, which run with the lock held.
   void overwrite(std::uint64_t address, const std::vector<std::byte>& bytes);
-  // Work of the program on its default stream: happens when that is waited for.
+  // Work of the program on its default stream: runs when that stream is waited for.
   void launch(std::function<void()> kernel);
 
-  // Pages of the host that only a registration takes that is to be read only.
+  // Host pages that accept only read-only registrations.
   void make_read_only(std::uint64_t begin, std::uint64_t nbytes);
   std::map<std::uint64_t, std::uint64_t> registered() const;  // begin, end
 
-  // Objects that exist.
+  // Live objects.
   int pinned() const { return count(pinned_); }
   int streams() const { return count(streams_); }
   int events() const { return count(events_); }
-  int waiting() const;  // copies that were started and have not happened
+  int waiting() const;  // copies that were started and have not run
 
-  // A stream of the program, which nothing asks for but the test: run() has it do what it can, and
-  // says whether that was all.
+  // A stream of the program that only the test drives: run() executes what can run, and returns
+  // whether that was everything.
   void* program_stream();
   bool run(void* stream);
 
@@ -67,7 +66,7 @@ class FakeCopies {
   driver::CudaResult to_device(std::uint64_t to, const void* from, std::size_t nbytes,
                                void* stream);
   driver::CudaResult set(std::uint64_t to, std::byte value, std::size_t nbytes, void* stream);
-  // The kernels. `list`: of gpu::CopyPiece in pinned memory, which is read when the work happens.
+  // The kernels. `list`: gpu::CopyPiece in pinned memory, read when the work runs.
   driver::CudaResult pieces(std::uint64_t list, std::uint32_t count, const gpu::Tail& tail,
                             void* stream);
   driver::CudaResult ranges(const gpu::FewRanges& ranges, const gpu::Tail& tail, void* stream);
@@ -83,7 +82,7 @@ class FakeCopies {
   driver::CudaResult wait_event(void* stream, void* event);
   driver::CudaResult query_stream(void* stream);
 
-  // Nothing is ever found done: of copies; of what the program gave its default stream.
+  // Makes work never finish: copies; work in the program's default stream.
   std::atomic<bool> hangs = false;
   std::atomic<bool> program_hangs = false;
 
@@ -95,7 +94,7 @@ class FakeCopies {
   struct Stream;
   struct Task {
     std::function<void()> run;
-    Stream* after = nullptr;  // behind what that one was given first
+    Stream* after = nullptr;  // waits for that stream's earlier work
     std::uint64_t behind = 0;
     std::function<bool()> ready = {};  // empty: always
   };
@@ -118,7 +117,7 @@ class FakeCopies {
   std::byte* find(std::uint64_t address, std::size_t nbytes);
   bool is_pinned(const void* address, std::size_t nbytes) const;
   bool is_registered(std::uint64_t address) const;
-  // Of the GPU, or of registered pages: then inside one registration, and where it can be written.
+  // On the GPU, or in registered pages: then inside one registration, and writable.
   enum class Use { read, write };
   std::byte* place(std::uint64_t address, std::size_t nbytes, Use use);
   bool reaches(const gpu::Tail& tail);

@@ -22,7 +22,7 @@ using driver::kCudaErrorNotSupported;
 using driver::kCudaSuccess;
 using gpu::MemoryKind;
 
-FakeCuda* current = nullptr;  // the table's functions have no argument that could carry it
+FakeCuda* current = nullptr;  // the table's functions have no context argument
 int context_object = 0;       // its address is the primary context
 constexpr driver::CudaAllocation kRetained = ~0ull;  // by memory_retain_allocation
 thread_local int depth = 0;                          // of this thread's context stack
@@ -132,7 +132,7 @@ CudaResult context_enable_peer_access(driver::CudaContext, unsigned) {
 CudaResult context_synchronize() {
   if (current->fails("context_synchronize")) return current->error;
   if (depth == 0) return kCudaErrorInvalidContext;
-  // A call that is not in the relaxed mode spoils a capture.
+  // A call outside relaxed mode invalidates a capture.
   if (current->capturing && capture_mode == driver::kCudaCaptureRelaxed) {
     return driver::kCudaErrorCaptureFirst;
   }
@@ -262,7 +262,7 @@ CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nb
 CudaResult memory_export(void* handle, driver::CudaAllocation, int type, unsigned long long) {
   if (current->fails("memory_export")) return current->error;
   if (type != driver::kCudaHandleFd) return kCudaErrorInvalidValue;
-  return current->vmm.export_fd(static_cast<int*>(handle), 1);  // the first that was made
+  return current->vmm.export_fd(static_cast<int*>(handle), 1);  // the first one allocated
 }
 CudaResult memory_import(driver::CudaAllocation* allocation, void* handle, int) {
   if (current->fails("memory_import")) return current->error;

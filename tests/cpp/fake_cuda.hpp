@@ -1,5 +1,5 @@
-// A CUDA table without a GPU: it knows memory of every kind, counts what is retained, allocated and
-// exported, and fails the n-th call on demand.
+// A CUDA table without a GPU: it simulates memory of every kind, counts what is retained, allocated
+// and exported, and fails the n-th call on demand.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace zerohop::testing {
 
 class FakeCuda {
  public:
-  FakeCuda();   // becomes the one that table() talks to; its GPU is as an H200 with driver 13.0
+  FakeCuda();   // becomes the one behind table(); its GPU resembles an H200 with driver 13.0
   ~FakeCuda();  // must outlive every object made through the table
   FakeCuda(const FakeCuda&) = delete;
   FakeCuda& operator=(const FakeCuda&) = delete;
@@ -32,17 +32,17 @@ class FakeCuda {
   std::atomic<int> fail_at = 0;
   driver::CudaResult error = 999;
   std::atomic<int> calls = 0;
-  std::atomic<bool> gone = false;  // every call fails so: the context was destroyed
+  std::atomic<bool> gone = false;  // every call fails: the context was destroyed
   std::string failed;              // the function that was made to fail
 
-  int gpus = 1;                                    // each as the first
-  std::set<int> neighbours;                        // that reach the first one's memory
+  int gpus = 1;                                    // all like the first
+  std::set<int> neighbours;                        // GPUs that reach the first one's memory
   bool refuses_peers = false;                      // to enable peer access
-  std::atomic<bool> refuses_registration = false;  // of pages of the host, with `error`
-  std::atomic<int> registrations = 0;              // of such pages that were asked for
+  std::atomic<bool> refuses_registration = false;  // of host pages, with `error`
+  std::atomic<int> registrations = 0;              // of host pages, attempted
   bool native_atomics = true;                      // between GPUs
-  static constexpr int kGreatestPriority = -5;     // as an H200's
-  std::atomic<int> urgent_streams{0};              // that were made with it
+  static constexpr int kGreatestPriority = -5;     // an H200's
+  std::atomic<int> urgent_streams{0};              // created with it
   std::map<int, int> attributes;                   // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
@@ -53,7 +53,7 @@ class FakeCuda {
     exports_hang.notify_all();
   }
   bool no_memory = false;     // left on the GPU
-  bool pcie_mapping = false;  // whether exports know that flag
+  bool pcie_mapping = false;  // whether exports support that flag
 
   struct Memory {
     gpu::MemoryKind kind = gpu::MemoryKind::plain;
@@ -64,12 +64,12 @@ class FakeCuda {
     std::uint64_t buffer_id = 0;
     std::uint64_t shift_on_gpu = 0;  // of its addresses
   };
-  // One allocation at [begin, begin + nbytes) with a fresh buffer id, which is returned.
+  // Adds one allocation at [begin, begin + nbytes) with a fresh buffer id, which is returned.
   std::uint64_t add(gpu::MemoryKind kind, std::uint64_t begin, std::uint64_t nbytes);
-  // Chunks of `chunk_nbytes` each, mapped one after the other in one reservation.
+  // Chunks of `chunk_nbytes` each, mapped consecutively in one reservation.
   void add_chunks(std::uint64_t begin, std::uint64_t chunk_nbytes, int count);
   void remove(std::uint64_t begin);
-  // An allocation with bytes, that copies reach.
+  // An allocation with contents, which copies can access.
   std::uint64_t add_bytes(std::uint64_t nbytes, std::byte fill = std::byte{0});
   FakeCopies copies;
   FakeVmm vmm{copies};
@@ -82,11 +82,11 @@ class FakeCuda {
   std::atomic<int> modules{0};    // of kernels, loaded
   int allocations_held = 0;       // by cuMemRetainAllocationHandle
   int flushes = 0;
-  std::atomic<bool> busy = false;       // context_synchronize waits until it is not
-  std::atomic<bool> capturing = false;  // context_synchronize is refused
-  std::atomic<int> synchronized = 0;    // calls that it was done for
-  void* foreign_stream = nullptr;       // is of a context of its own
-  void* captured_stream = nullptr;      // is being captured into a graph
+  std::atomic<bool> busy = false;                         // blocks context_synchronize
+  std::atomic<bool> capturing = false;                    // context_synchronize is refused
+  std::atomic<int> synchronized = 0;                      // calls that returned success
+  void* foreign_stream = nullptr;                         // belongs to a context of its own
+  void* captured_stream = nullptr;                        // is being captured into a graph
   std::atomic<driver::CudaCaptureMode> capture_mode = 0;  // of any thread: global
   struct Export {
     Extent range;
@@ -94,9 +94,9 @@ class FakeCuda {
     int fd;
   };
   std::vector<Export> exports;
-  int open_exports() const;  // exported descriptors that nobody has closed
+  int open_exports() const;  // exported descriptors that are still open
 
-  // For the functions of the table.
+  // For the table's functions.
   static FakeCuda& in_use();
   static bool has_context();             // this thread
   static driver::CudaContext context();  // the primary one
@@ -110,8 +110,8 @@ class FakeCuda {
   std::uint64_t next_buffer_id_ = 900;
 };
 
-// Stands between a FakeCuda and what uses it: goes when the last of that is gone, memory included
-// that is given back on a thread of its own.
+// Outlives a FakeCuda's users: destroyed once the last of them is gone, including memory freed on a
+// separate thread.
 struct AllGivenBack {
   const FakeCuda& cuda;
 

@@ -1,4 +1,4 @@
-// What the kernels of the library do, on a GPU that is not there.
+// What the library's kernels do, on a nonexistent GPU.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -49,7 +49,7 @@ CudaResult FakeCopies::register_pages(void* begin, std::size_t nbytes, bool read
     });
   };
   if (!read_only && overlaps(read_only_, std::identity{})) return kCudaErrorInvalidValue;
-  // Of another mapping that lies there by now, or twice: both are errors of the driver.
+  // In a later mapping, or mapped twice: both are driver errors.
   if (overlaps(registered_, [](const Pages& pages) { return pages.end; })) {
     return driver::kCudaErrorAlreadyRegistered;
   }

@@ -96,7 +96,7 @@ CudaResult event_record(void* event, void* stream) {
 }
 CudaResult event_query(void* event) {
   if (fake().fails("event_query")) return fake().error;
-  // One of the calls that a thread may not make while any captures, unless in the relaxed mode.
+  // A call that a thread may not make while any captures, unless in relaxed mode.
   if (fake().capturing && FakeCuda::mode_here() != driver::kCudaCaptureRelaxed) {
     return driver::kCudaErrorCaptureFirst;
   }

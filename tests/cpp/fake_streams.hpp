@@ -1,4 +1,4 @@
-// Pinned memory, streams and events in the table of FakeCuda: they pass on to its FakeCopies.
+// Pinned memory, streams and events in FakeCuda's table: they forward to its FakeCopies.
 #pragma once
 
 #include <cstddef>

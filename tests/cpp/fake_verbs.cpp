@@ -11,7 +11,7 @@
 namespace zerohop::testing {
 namespace {
 
-FakeVerbs* current = nullptr;  // the table's functions have no argument that could carry it
+FakeVerbs* current = nullptr;              // the table's functions have no context argument
 std::array<ibv_device, 8> fake_devices{};  // of the adapters
 
 const FakeVerbs::Adapter& adapter_of(const ibv_device* device) {
@@ -176,7 +176,7 @@ ibv_mr* register_dmabuf_with(const char* function, ibv_pd* pd, std::uint64_t off
   if (current->dmabuf_error != 0) return null_with<ibv_mr>(current->dmabuf_error);
   if (fd < 0) return null_with<ibv_mr>(EBADF);
   announce(iova);
-  // As libibverbs does, the address of such a region is its offset.
+  // As in libibverbs, the address of such a region is its offset.
   ibv_mr* mr = register_with(function, pd, reinterpret_cast<void*>(offset), nbytes, access);
   if (mr == nullptr) return nullptr;
   current->registered_offset = offset;

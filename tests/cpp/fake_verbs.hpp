@@ -1,5 +1,5 @@
-// A verbs table that moves no bytes: it counts live objects, notices wrong orders of destruction,
-// and fails the n-th call on demand.
+// A verbs table that moves no bytes: it counts live objects, detects wrong destruction order, and
+// fails the n-th call on demand.
 #pragma once
 
 #include <deque>
@@ -17,13 +17,13 @@ namespace zerohop::testing {
 
 class FakeVerbs {
  public:
-  FakeVerbs();   // becomes the one that table() talks to
+  FakeVerbs();   // becomes the one behind table()
   ~FakeVerbs();  // must outlive every object made through the table
   FakeVerbs(const FakeVerbs&) = delete;
   FakeVerbs& operator=(const FakeVerbs&) = delete;
 
   std::shared_ptr<const driver::Verbs> table() const { return table_; }
-  // Its calls are counted and fail as those of table().
+  // Its calls are counted and fail like those of table().
   std::shared_ptr<const driver::Mlx5dv> mlx5dv() const { return mlx5dv_; }
 
   // The fail_at-th call (from 1; 0: none) fails with error_number, in its own convention.
@@ -47,7 +47,7 @@ class FakeVerbs {
   std::vector<Adapter> adapters{{}};  // 8 at most
   std::deque<ibv_async_event> async_events;
   int pending_cq_events = 0;
-  // What the next calls for an event fail with once there is none; none left: EAGAIN.
+  // Errors of the next event calls, once there is no event; then EAGAIN.
   std::deque<int> async_event_errors;
   std::deque<int> cq_event_errors;
   unsigned acknowledged_cq_events = 0;
@@ -56,14 +56,14 @@ class FakeVerbs {
 
   std::vector<std::pair<ibv_qp_attr, int>> transitions;  // modify_qp: attributes and mask
   ibv_qp_init_attr created{};                            // create_qp: last accepted
-  std::function<void(std::uint64_t)> registering;        // each, first of all: by address
+  std::function<void(std::uint64_t)> registering;        // called first in each, with the address
   std::string registered_by;                             // reg_mr, reg_mr_iova2, ...
   int registered_access = 0;
   std::uint64_t registered_offset = 0;  // of reg_dmabuf_mr, as the next
   std::uint64_t registered_iova = 0;
   int registered_mlx5_access = 0;
 
-  // Of every registration of a dma-buf, and of every one by address; 0: they work.
+  // For every registration of a dma-buf, and every one by address; 0: they work.
   int dmabuf_error = 0;
   int address_error = 0;
   int relaxed_ordering_error = 0;                   // of those that ask for it
@@ -73,7 +73,7 @@ class FakeVerbs {
   std::size_t live() const { return objects_.size(); }
   const std::vector<std::string>& violations() const { return violations_; }
 
-  // For the functions of the table.
+  // For the table's functions.
   bool fails(const char* function);
   void add(void* object, const char* kind, std::vector<void*> parents);
   int remove(void* object, const char* kind);  // 0, or EBUSY

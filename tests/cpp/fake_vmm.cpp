@@ -22,7 +22,7 @@ bool has(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress begin,
   return found != ranges.end() && found->second == nbytes;
 }
 
-// The range that [begin, begin + nbytes) lies in has been added, as a whole.
+// The range that contains [begin, begin + nbytes) was added as a whole.
 bool lies_in(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress begin,
              std::uint64_t nbytes) {
   const auto after = ranges.upper_bound(begin);
@@ -31,7 +31,7 @@ bool lies_in(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress beg
   return begin + nbytes <= from + size;
 }
 
-// Ranges one after the other cover [begin, begin + nbytes).
+// Adjacent ranges cover [begin, begin + nbytes).
 bool covered(const std::map<CudaAddress, std::uint64_t>& ranges, CudaAddress begin,
              std::uint64_t nbytes) {
   const CudaAddress end = begin + nbytes;

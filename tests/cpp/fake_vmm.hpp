@@ -1,5 +1,5 @@
-// Physical memory, address ranges and mappings of a GPU that is not there, for FakeCuda: what must
-// not be done to them is refused, and what is left over is counted.
+// Physical memory, address ranges and mappings of a nonexistent GPU, for FakeCuda: refuses invalid
+// operations, and counts leaks.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,20 @@ class FakeVmm {
   explicit FakeVmm(FakeCopies& copies) : copies_(copies) {}
 
   std::uint64_t free_nbytes = std::uint64_t{1} << 30;  // that can still be created
-  // Of the last memory that was created, and what may reach the last mapping.
+  // Of the last allocation, and the access rights of the last mapping.
   driver::CudaMemoryProperties properties{};
   std::vector<driver::CudaMemoryAccess> accesses;
 
-  // Objects that exist.
+  // Live objects.
   int physical() const { return count(physical_); }
   int reserved() const { return count(reserved_); }
   int mapped() const { return count(mapped_); }
 
-  // The functions of the table.
+  // The table's functions.
   driver::CudaResult create(driver::CudaAllocation* allocation, std::uint64_t nbytes,
                             const driver::CudaMemoryProperties& wanted);
   driver::CudaResult release(driver::CudaAllocation allocation);
-  // Other processes' memory counts as this one's: its content is not shared.
+  // Other processes' memory is treated as this one's: its content is not shared.
   driver::CudaResult export_fd(int* fd, driver::CudaAllocation allocation);
   driver::CudaResult import_fd(driver::CudaAllocation* allocation, int fd);
   driver::CudaResult reserve(driver::CudaAddress* address, std::uint64_t nbytes);

@@ -1,4 +1,4 @@
-// A peer of soft0 made by hand: says the hello that a queue pair expects, and any bytes after it.
+// A hand-made peer of soft0: sends the hello that a queue pair expects, followed by any bytes.
 #pragma once
 
 #include <arpa/inet.h>
@@ -27,11 +27,11 @@ inline UniqueFd dial(const ibv_gid& gid) {
 }
 
 inline void say(const UniqueFd& fd, const void* bytes, std::size_t nbytes) {
-  // The other side may have closed already: that is what most cases here expect.
+  // The other side may have closed already, as most cases here expect.
   [[maybe_unused]] const ssize_t sent = ::send(fd.get(), bytes, nbytes, MSG_NOSIGNAL);
 }
 
-// Reads to the end of the stream; false when the other side keeps it open for too long.
+// Reads to the end of the stream; false if the other side keeps it open for too long.
 inline bool is_closed(const UniqueFd& fd) {
   char sink[4096];
   pollfd watched{fd.get(), POLLIN, 0};
@@ -44,7 +44,7 @@ inline bool is_closed(const UniqueFd& fd) {
   }
 }
 
-// Knows how to say the hello that the queue pair at `target` expects.
+// Composes the hello that the queue pair at `target` expects.
 class Forger {
  public:
   // Of two sides the one with the lower GID dials: this one is below every real one.
@@ -65,7 +65,7 @@ class Forger {
   }
   Address address() const { return {number, psn, gid}; }
 
-  // A connection that the target takes for its peer's.
+  // A connection that the target accepts as its peer's.
   UniqueFd enter() const {
     UniqueFd fd = dial(target.gid);
     const softhca::Hello greeting = hello();

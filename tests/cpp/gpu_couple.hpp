@@ -1,4 +1,4 @@
-// Two endpoints of one process with arrays in a fake GPU's memory, each of which maps the other's.
+// Two endpoints of one process with arrays in a fake GPU's memory; each maps the other's.
 #pragma once
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// GPU memory and an adapter that are not there, and the registrations between the two.
+// A fake GPU's memory, a fake adapter, and the registrations between the two.
 #pragma once
 
 #include <memory>

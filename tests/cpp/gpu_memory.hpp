@@ -11,13 +11,13 @@
 
 namespace zerohop::testing {
 
-constexpr std::size_t kChunk = 4096;  // small: messages of the tests take many turns
+constexpr std::size_t kChunk = 4096;  // small: test messages take many turns
 
 inline std::shared_ptr<gpu::Copier> make_copier(const FakeCuda& cuda, std::size_t chunk = kChunk) {
   return std::make_shared<gpu::Copier>(gpu::Device::open(cuda.table(), 0), chunk);
 }
 
-// Bytes whose content tells their place.
+// Bytes whose content identifies their position.
 inline std::vector<std::byte> pattern(std::size_t nbytes, unsigned seed) {
   std::vector<std::byte> bytes(nbytes);
   std::uint32_t state = seed * 2654435761u + 1;
@@ -55,7 +55,7 @@ class GpuMemory {
   std::vector<std::byte> get(std::size_t offset, std::size_t nbytes) const {
     return cuda_.copies.read(at(offset), nbytes);
   }
-  // All of it holds `bytes` at `offset`, and what was there at first elsewhere.
+  // All of it holds `bytes` at `offset`, and its initial content elsewhere.
   bool holds_only(std::size_t offset, const std::vector<std::byte>& bytes) const {
     std::vector<std::byte> wanted(nbytes_, std::byte{0xEE});
     std::ranges::copy(bytes, wanted.begin() + static_cast<std::ptrdiff_t>(offset));

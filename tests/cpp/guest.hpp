@@ -1,4 +1,4 @@
-// Clients of a House without any manners, for the tests of cpp/shm.
+// Raw clients of a House, which keep no rules, for the tests of cpp/shm.
 #pragma once
 
 #include <array>
@@ -27,7 +27,7 @@ inline std::vector<std::byte> pattern(std::size_t nbytes, unsigned seed = 1) {
   return bytes;
 }
 
-// A client without any manners.
+// A raw client that keeps no rules.
 struct Stranger {
   explicit Stranger(const House& house) : socket(shm::connect_local(house.local_server.name())) {
     REQUIRE(socket);
@@ -43,7 +43,7 @@ struct Stranger {
   UniqueFd socket;
 };
 
-// A client who looks into its pages by itself.
+// A client that reads its pages directly.
 struct Guest : Stranger {
   explicit Guest(House& house) : Stranger(house) {
     REQUIRE(shm::send_packet(socket.get(),

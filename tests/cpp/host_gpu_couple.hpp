@@ -1,4 +1,4 @@
-// Two endpoints of one process with arrays in a fake GPU's memory and in the host's.
+// Two endpoints of one process with arrays in a fake GPU's memory and in host memory.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +13,7 @@
 namespace zerohop::testing {
 
 struct HostGpuCouple : GpuCouple {
-  // Pages of their own, as NumPy has them of large arrays.
+  // Separate pages, as NumPy uses for large arrays.
   struct Pages {
     explicit Pages(std::size_t wanted)
         : nbytes((wanted + 4095) & ~std::size_t{4095}),
@@ -58,7 +58,7 @@ struct HostGpuCouple : GpuCouple {
     return to_right->route(ours, theirs.remote()).reason;
   }
   std::uint64_t by_device() const { return to_right->rails().path(0)->stats().work_requests; }
-  // How many registrations of the host's pages hold the address.
+  // How many registrations of host pages contain the address.
   bool is_locked(const Memory& memory) const {
     const std::uint64_t at = memory.layout().address;
     return std::ranges::any_of(cuda.copies.registered(), [&](const auto& range) {

@@ -65,7 +65,7 @@ class House {
   std::thread server_;  // last: uses all of the above
 };
 
-// Memory of a house: a memfd, or plain memory that only the kernel reaches from outside.
+// Memory of a house: a memfd, or plain memory that other processes reach only through the kernel.
 class Room {
  public:
   Room(House& house, std::uint64_t nbytes, bool has_pages = true, bool writable = true)
@@ -79,7 +79,7 @@ class Room {
   std::byte* data() { return pages_.nbytes() > 0 ? pages_.data() : plain_.data(); }
   std::uint64_t address() { return reinterpret_cast<std::uintptr_t>(data()); }
 
-  std::shared_ptr<int> memory = std::make_shared<int>(0);  // stands for what keeps it alive
+  std::shared_ptr<int> memory = std::make_shared<int>(0);  // represents what keeps it alive
   std::shared_ptr<shm::Exposure> exposure;
 
  private:

@@ -1,4 +1,4 @@
-// All the small ways in which bytes can be damaged.
+// All small ways in which bytes can be damaged.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace zerohop::testing {
 
-// Calls `check` with every proper prefix; each is an allocation of its own, so that a sanitizer
-// notices a read past its end.
+// Calls `check` with every proper prefix, each in a separate allocation, so that a sanitizer
+// detects a read past its end.
 void for_each_truncation(std::span<const std::byte> bytes, auto check) {
   for (std::size_t nbytes = 0; nbytes < bytes.size(); ++nbytes) {
     const std::span<const std::byte> prefix = bytes.first(nbytes);

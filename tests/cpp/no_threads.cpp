@@ -17,7 +17,7 @@ NoThreads::~NoThreads() { none = false; }
 
 }  // namespace zerohop::testing
 
-// In front of the C library's, and of a sanitizer's.
+// Overrides the C library's, and a sanitizer's.
 extern "C" [[gnu::visibility("default")]] int pthread_create(pthread_t* thread,
                                                              const pthread_attr_t* attributes,
                                                              void* (*function)(void*),

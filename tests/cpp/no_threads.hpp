@@ -1,9 +1,9 @@
-// No thread is to be had: what would run on one of its own runs in the call that starts it.
+// Makes thread creation fail: work for a separate thread then runs in the call that starts it.
 #pragma once
 
 namespace zerohop::testing {
 
-// While one lives, for the thread that made it.
+// For the creating thread, for its lifetime.
 class NoThreads {
  public:
   NoThreads();

@@ -1,5 +1,5 @@
-// A queue between two endpoints whose entries the proxy carries out, driven by threads of the CPU
-// with the code of kernels.
+// A queue between two endpoints whose entries the proxy executes, driven by CPU threads that run
+// kernel code.
 #pragma once
 
 #include <atomic>

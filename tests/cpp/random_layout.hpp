@@ -17,7 +17,7 @@ inline std::int64_t pick(Generator& generator, std::int64_t lowest, std::int64_t
   return std::uniform_int_distribution<std::int64_t>(lowest, highest)(generator);
 }
 
-// The address of every element, in C order of the index.
+// The address of every element, in C order of the indices.
 inline std::vector<std::uint64_t> element_addresses(const Layout& layout) {
   std::vector<std::uint64_t> addresses{layout.address};
   for (std::size_t axis = 0; axis < layout.ndim(); ++axis) {

@@ -20,7 +20,8 @@ namespace {
 
 const driver::Verbs& soft() { return *softhca::verbs(); }
 
-// A channel that is readable while it holds bytes, and ends when the other end is closed.
+// A channel that is readable while it holds bytes, and at end of stream once the other end is
+// closed.
 struct Channel {
   UniqueFd out;  // what the device's user watches
   UniqueFd in;
@@ -43,7 +44,7 @@ struct Channel {
 }  // namespace
 
 struct ScriptedDevice::State {
-  std::mutex mutex;  // guards the two below
+  std::mutex mutex;  // guards the next two
   std::deque<ibv_async_event> events;
   ibv_qp* last_queue_pair = nullptr;
   Channel async = Channel::make();
@@ -51,7 +52,7 @@ struct ScriptedDevice::State {
   ibv_device* own_device = nullptr;
   int own_async_fd = -1;
   int own_channel_fd = -1;
-  ibv_device device{};  // of this context alone, with its place in /sys
+  ibv_device device{};  // this context's own, with its directory in /sys
   decltype(ibv_context_ops::poll_cq) own_poll = nullptr;
   decltype(ibv_context_ops::req_notify_cq) own_arm = nullptr;
   std::atomic<int> async_error = 0;
@@ -59,14 +60,14 @@ struct ScriptedDevice::State {
   std::atomic<bool> no_arming = false;
   std::atomic<bool> no_polling = false;
   std::atomic<bool> port_down = false;
-  std::atomic<ibv_wc_status> send_fails = IBV_WC_SUCCESS;  // which is none
+  std::atomic<ibv_wc_status> send_fails = IBV_WC_SUCCESS;  // success: sends do not fail
   std::atomic<int> looks = 0;
   std::atomic<bool> open = false;
 };
 
 namespace {
 
-ScriptedDevice::State* state = nullptr;  // the table's functions have no argument for it
+ScriptedDevice::State* state = nullptr;  // the table's functions have no context argument
 
 int get_async_event(ibv_context*, ibv_async_event* event) {
   ++state->looks;
@@ -83,7 +84,7 @@ int get_async_event(ibv_context*, ibv_async_event* event) {
   state->events.pop_front();
   return 0;
 }
-void ack_async_event(ibv_async_event*) {}  // soft0 knows nothing of them
+void ack_async_event(ibv_async_event*) {}  // soft0 does not know them
 
 int get_cq_event(ibv_comp_channel* channel, ibv_cq** cq, void** context) {
   ++state->looks;

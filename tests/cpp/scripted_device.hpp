@@ -1,5 +1,5 @@
-// soft0, whose events, errors and port a test makes up. Its completions wake nobody: who waits for
-// one looks again every 100 ms.
+// soft0 with events, errors and a port state that a test makes up. Its completions wake nobody:
+// waiting threads poll every 100 ms.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@ namespace zerohop::testing {
 
 class ScriptedDevice {
  public:
-  ScriptedDevice();   // becomes the one that open() is about
+  ScriptedDevice();   // becomes the one behind open()
   ~ScriptedDevice();  // must outlive the device
   ScriptedDevice(const ScriptedDevice&) = delete;
   ScriptedDevice& operator=(const ScriptedDevice&) = delete;
@@ -31,9 +31,9 @@ class ScriptedDevice {
   void refuse_arming();
   void refuse_polling();
   void take_port_down();
-  // It is carried out, but its completion says otherwise.
+  // The operation is executed, but its completion reports an error.
   void fail_next_send(ibv_wc_status status = IBV_WC_RETRY_EXC_ERR);
-  // Away from /sys, as the kernel has it when a device is deleted.
+  // Removes it from /sys, as the kernel does when a device is deleted.
   void remove();
 
   int looks() const;  // at either channel

@@ -1,5 +1,5 @@
 // One side of a soft0 connection for tests: device, protection domain, queues, a registered buffer
-// and a queue pair, all through the verbs table and the inline calls of verbs.h, as any user would.
+// and a queue pair, all through the verbs table and the inline calls of verbs.h, like any user.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -184,7 +184,7 @@ class Side {
     REQUIRE(try_receive(id, elements) == 0);
   }
 
-  // Posts one request; `adjust` may change it first. Returns what ibv_post_send does.
+  // Posts one request; `adjust` may change it first. Returns the result of ibv_post_send.
   template <typename Adjust>
   int post(ibv_wr_opcode opcode, std::uint64_t id, std::vector<ibv_sge> elements, Adjust adjust) {
     ibv_send_wr work{};
@@ -218,7 +218,7 @@ class Side {
     return post(IBV_WR_SEND, id, std::move(elements), [](ibv_send_wr&) {});
   }
 
-  // The next completion; the test fails when none comes.
+  // The next completion; the test fails if none comes.
   ibv_wc wait() {
     ibv_wc completion{};
     const auto end = Clock::now() + kPatience;

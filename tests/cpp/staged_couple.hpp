@@ -1,5 +1,5 @@
-// Two endpoints of one process with arrays in a fake GPU's memory, on devices that do not reach it:
-// soft0 without its own way to copy, as an adapter without GPUDirect.
+// Two endpoints of one process with arrays in a fake GPU's memory, on devices that cannot access
+// it: soft0 without its copy function, like an adapter without GPUDirect.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -75,7 +75,7 @@ struct StagedCouple {
                                    const std::vector<std::int64_t>& shape) {
     return endpoint.empty(shape, kByte);
   }
-  // Of either kind, all of it, whatever its strides.
+  // All bytes, of either kind, whatever the strides.
   void put(const engine::Memory& memory, const Bytes& bytes) {
     if (!memory.on_host()) return cuda.copies.write(memory.layout().address, bytes);
     std::ranges::copy(bytes, reinterpret_cast<std::byte*>(memory.layout().address));

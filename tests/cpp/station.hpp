@@ -1,4 +1,4 @@
-// A Control by itself, with its Peers on soft0.
+// A standalone Control, with its Peers on soft0.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -26,8 +26,7 @@ inline void pass_driver() {
   --waiting_in_driver;
 }
 
-// soft0, which refuses queue pairs, and takes long to make them and to register memory, while that
-// is wanted.
+// soft0, made to refuse queue pairs, or to take long to create them and to register memory.
 inline std::shared_ptr<rdma::Device> open_device_that_may_refuse() {
   auto verbs = std::make_shared<driver::Verbs>(*softhca::verbs());
   verbs->reg_mr = [](ibv_pd* pd, void* address, std::size_t nbytes, int access) {
@@ -44,7 +43,7 @@ inline std::shared_ptr<rdma::Device> open_device_that_may_refuse() {
   return rdma::Device::open(std::move(verbs), "soft0");
 }
 
-// Its peers can be made only as long as `broken` is null.
+// Its peers can be created only while `broken` is null.
 class Station {
  public:
   Station() {
@@ -69,7 +68,7 @@ class Station {
   }
   ~Station() {
     control->stop();
-    CHECK(drivers_->stop(soon()));  // which makes peers of this one's
+    CHECK(drivers_->stop(soon()));  // creates this one's peers
   }
 
   // The end of an attempt that must fail within `seconds`.

@@ -1,4 +1,5 @@
-// Connections that have not said who they are: bounded in number and in time, whoever listens.
+// Connections that have not identified themselves: bounded in number and in time, for every
+// listener.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -73,7 +74,7 @@ TEST_CASE("so many are accepted in one go, and no more") {
   CHECK(door.acceptor.pending() == 5);
 }
 
-TEST_CASE("of too many that are pending one goes; who is known is none of them") {
+TEST_CASE("too many pending connections: one is evicted, never an identified one") {
   Door door(4);
   door.knock(4);
   door.acceptor.accept();
@@ -86,7 +87,7 @@ TEST_CASE("of too many that are pending one goes; who is known is none of them")
   CHECK(door.inside.contains(known));
 }
 
-TEST_CASE("who has said something goes after those who have not") {
+TEST_CASE("a connection with a greeting is evicted after those without") {
   Door door(4);
   door.knock(1);
   door.acceptor.accept();
@@ -109,7 +110,7 @@ TEST_CASE("where all have said something, one of them goes") {
   CHECK(door.turned_away.size() == 2);
 }
 
-TEST_CASE("who is late is turned away, and the next time to look is told") {
+TEST_CASE("a late connection is closed, and look() returns the time of the next call") {
   Door door(10);
   const auto before = Acceptor::Clock::now();
   door.knock(2);
@@ -135,7 +136,7 @@ TEST_CASE("out of descriptors it rests, and goes on") {
   ::close(next);
   (void)Error("UBSAN looks at the first object of a type through a pipe, which takes descriptors")
       .code();
-  // One more, and then none.
+  // One more, then none.
   const rlimit few{static_cast<rlim_t>(next) + 1, before.rlim_max};
   REQUIRE(::setrlimit(RLIMIT_NOFILE, &few) == 0);
   int code = 0;
@@ -156,7 +157,7 @@ TEST_CASE("out of descriptors it rests, and goes on") {
   CHECK(door.inside.size() + door.turned_away.size() == 3);
 }
 
-TEST_CASE("who cannot be admitted is closed and forgotten") {
+TEST_CASE("a connection that cannot be admitted is closed and forgotten") {
   Door door(10);
   door.broken = true;
   door.knock(1);

@@ -1,4 +1,4 @@
-// The address value: what a user passes on must come back whole or be refused with the cause.
+// The address value: what a user passes on must arrive intact or be refused with the cause.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -78,7 +78,7 @@ TEST_CASE("a refusal names its cause") {
   newer[4] = std::byte{9};
   CHECK(refusal(newer).find("version 9") != std::string::npos);
 
-  CHECK(refusal(std::as_bytes(std::span("http://10.0.0.5:80/"))).find("no Endpoint.address") !=
+  CHECK(refusal(std::as_bytes(std::span("http://10.0.0.5:80/"))).find("not an Endpoint.address") !=
         std::string::npos);
 }
 

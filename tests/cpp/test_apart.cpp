@@ -1,4 +1,4 @@
-// What gives back memory of GPUs, on few threads, and what is put off: in a child of fork(), too.
+// Freeing GPU memory on a few threads, and postponing it: also in a child of fork().
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,7 +22,7 @@ namespace {
 using testing::eventually;
 using testing::NoThreads;
 
-// Of this process, by that name.
+// Threads of this process with that name.
 int threads_named(const std::string& name) {
   int count = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -34,7 +34,7 @@ int threads_named(const std::string& name) {
   return count;
 }
 
-struct Busy {  // GPUs that run a kernel until it is told to end
+struct Busy {  // GPUs that run a kernel until told to stop
   testing::FakeCuda cuda;
   testing::AllGivenBack given_back{cuda};
   std::vector<std::shared_ptr<const Device>> devices;
@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Busy, "a GPU that is waited for holds up nothing else") {
   CHECK(eventually([&] { return waited == 1; }));
 }
 
-TEST_CASE_FIXTURE(Busy, "one wait for a GPU serves all who wait for it") {
+TEST_CASE_FIXTURE(Busy, "one wait for a GPU serves all waiting work") {
   std::atomic<int> waited{0};
   const int calls = cuda.calls;
   run_when_idle(devices[0], [&] { ++waited; });
@@ -102,7 +102,7 @@ TEST_CASE_FIXTURE(Busy, "one wait for a GPU serves all who wait for it") {
   CHECK(cuda.synchronized <= 2);
 }
 
-TEST_CASE("what is put off is given back where no thread is to be had, too") {
+TEST_CASE("postponed work runs even where no thread can be started") {
   const NoThreads none;
   int given = 0;
   auto waits = std::make_unique<const KernelsWait>();
@@ -113,7 +113,7 @@ TEST_CASE("what is put off is given back where no thread is to be had, too") {
   CHECK(given == 2);
 }
 
-// Its threads and its CUDA are not there.
+// The parent's threads and CUDA do not exist here.
 TEST_CASE("a child of fork() gives back nothing of its parent's, and its own at once") {
   std::atomic<int> parents{0};
   auto waits = std::make_unique<const KernelsWait>();
@@ -121,7 +121,7 @@ TEST_CASE("a child of fork() gives back nothing of its parent's, and its own at 
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    const NoThreads none;  // what it does it has done when the call returns
+    const NoThreads none;  // all work is done when the call returns
     int own = 0;
     give_back_apart(0, [&own] { ++own; });
     const bool waited_for_nobody = own == 1;

@@ -1,5 +1,5 @@
-// Who waits without a thread: whom a put tells, what happens when the board has forgotten the order
-// of puts, and who is counted as a sleeper.
+// Waits without a thread: which ones a put wakes, what happens once the board has forgotten the
+// order of puts, and which ones count as sleepers.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -38,7 +38,7 @@ class Waits {
 
 using Names = std::vector<int>;
 
-TEST_CASE("a put tells those whose range has the slot, once") {
+TEST_CASE("a put wakes the waits whose range has the slot, once") {
   Waits waits;
   waits.slots(5, 1, 1);
   waits.slots(4, 3, 2);
@@ -53,7 +53,7 @@ TEST_CASE("a put tells those whose range has the slot, once") {
   CHECK(waits.board->sleepers().load() == 0);
 }
 
-TEST_CASE("of a GPU's note that a value has replaced nothing is left to tell of") {
+TEST_CASE("a GPU's note that a value has replaced wakes nobody") {
   Waits waits;
   waits.board->pages().notes[5].store(gpu::make_note(3, 77));
   waits.board->put(5, 1);
@@ -63,7 +63,7 @@ TEST_CASE("of a GPU's note that a value has replaced nothing is left to tell of"
   CHECK(waits.put(5) == Names{1});
 }
 
-TEST_CASE("every range is told by each of its slots and by none beside it") {
+TEST_CASE("every range is woken by each of its slots and by no other") {
   const std::uint32_t length = 13;
   for (std::uint32_t first : {0u, 1u, 7u, 100u, Board::kSlots - length}) {
     Waits waits;
@@ -77,14 +77,14 @@ TEST_CASE("every range is told by each of its slots and by none beside it") {
   }
 }
 
-TEST_CASE("what is there already is told at once") {
+TEST_CASE("a value already there wakes at once") {
   Waits waits;
   waits.board->put(8, 1);
   waits.slots(7, 3, 1);
   CHECK(waits.told == Names{1});
 }
 
-TEST_CASE("who has left is not told") {
+TEST_CASE("a wait that was removed is not woken") {
   Waits waits;
   const auto left = waits.slots(5, 3, 1);
   waits.slots(5, 1, 2);
@@ -93,7 +93,7 @@ TEST_CASE("who has left is not told") {
   CHECK(waits.put(5) == Names{2});
 }
 
-TEST_CASE("a value that was taken tells nobody") {
+TEST_CASE("a value that was taken wakes nobody") {
   Waits waits;
   waits.slots(5, 1, 1);
   waits.board->put(5, 1);
@@ -125,7 +125,7 @@ TEST_CASE("a put that names no slot has all be looked at") {
   CHECK(waits.look() == Names{1});
 }
 
-TEST_CASE("who puts without a word is looked for while there is such a one") {
+TEST_CASE("silent puts are polled for while there are silent writers") {
   Waits waits;
   waits.slots(5, 1, 1);
   waits.board->pages().slots[5].store(1);
@@ -165,7 +165,7 @@ TEST_CASE("the ends of all waits") {
   CHECK(waits.told == Names{4, 3});
 }
 
-TEST_CASE("Done tells each once, also who asks behind the end") {
+TEST_CASE("Done wakes each waiter once, also one that comes after the end") {
   Done done;
   int told = 0;
   done.on_set([&] { ++told; });

@@ -1,4 +1,4 @@
-// A device without atomics is not asked for them, and says so to whoever wants them.
+// A device without atomics is not asked for them, and callers that want them get a clear error.
 #include <doctest/doctest.h>
 
 #include <cerrno>

@@ -55,7 +55,7 @@ TEST_CASE("what cannot be allocated is an error at once, with errno's number") {
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit tight{1 << 20, before.rlim_max};
-  auto* handler = std::signal(SIGXFSZ, SIG_IGN);  // as Python has it
+  auto* handler = std::signal(SIGXFSZ, SIG_IGN);  // as Python does
   REQUIRE(::setrlimit(RLIMIT_FSIZE, &tight) == 0);
   int code = 0;
   try {

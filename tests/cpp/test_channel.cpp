@@ -93,7 +93,7 @@ TEST_CASE("thousands of random messages through narrow sockets, both ways") {
   while (received[0] < count || received[1] < count) {
     for (std::size_t side = 0; side < 2; ++side) {
       if (sent[side].size() < count) {
-        // Mostly small ones, some that span many frames' worth of socket buffer, a few of the
+        // Mostly small messages, some that span many frames' worth of socket buffer, a few at the
         // limit.
         const std::size_t limit = random() % 500 == 0 ? Channel::kMaxMessage : random() % 4000;
         Bytes message(limit == Channel::kMaxMessage ? limit : random() % (limit + 1));
@@ -110,7 +110,7 @@ TEST_CASE("thousands of random messages through narrow sockets, both ways") {
       if (sides[side]->wants_write()) ++backlogs;
     }
   }
-  CHECK(backlogs > count);  // or the sockets were not narrow
+  CHECK(backlogs > count);  // else the sockets were not narrow
   CHECK_FALSE(sides[0]->wants_write());
   CHECK_FALSE(sides[1]->wants_write());
 }
@@ -123,7 +123,7 @@ TEST_CASE("a message beyond the limit is refused and the channel stays open") {
   CHECK(wire.received(kAcceptor) == messages({"still here"}));
 }
 
-// Sends until it throws and returns the bytes that were taken.
+// Sends until it throws; returns the number of bytes accepted.
 std::size_t send_until_refused(Channel& channel) {
   const Bytes message(64 * 1024);
   std::size_t nbytes = 0;
@@ -142,7 +142,7 @@ TEST_CASE("a peer that does not read is lost once the queue is full") {
     Wiretap wire = open_wire();
     const std::size_t taken = send_until_refused(wire[kInitiator]);
     CHECK(taken > Channel::kMaxQueued / 2);
-    CHECK(taken < Channel::kMaxQueued + (1 << 20));  // what the socket itself holds
+    CHECK(taken < Channel::kMaxQueued + (1 << 20));  // plus what the socket itself holds
     CHECK(wire.kind(kInitiator) == Kind::lost);
     CHECK(wire.cause(kInitiator).find("does not read") != std::string::npos);
   }
@@ -156,7 +156,7 @@ TEST_CASE("a peer that does not read is lost once the queue is full") {
 
 TEST_CASE("all the last words of a peer that left are delivered before its loss") {
   auto [one, two] = socket_pair();
-  const int room = 1 << 20;  // more than one progress() reads, as far as the kernel grants it
+  const int room = 1 << 20;  // more than one progress() reads, if the kernel grants it
   REQUIRE(::setsockopt(two.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)) == 0);
   const auto initiator = Channel::initiate(std::move(one), {});
   auto acceptor = Channel::accept(std::move(two), {});

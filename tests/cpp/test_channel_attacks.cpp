@@ -1,4 +1,4 @@
-// The channel against somebody in the middle and against strangers: no altered message is ever
+// The channel against a man in the middle and unauthenticated peers: no altered message is ever
 // delivered, and every attempt ends in a typed failure.
 #include <doctest/doctest.h>
 
@@ -28,7 +28,7 @@ Secret fresh_secret() {
 
 const std::vector<Bytes> kMessages = messages({"first", "", "the last one"});
 
-// Both sides say everything in kMessages as soon as they can.
+// Both sides send all of kMessages as soon as they can.
 void talk(Wiretap& wire) {
   for (const Bytes& message : kMessages) {
     wire[kInitiator].send(message);
@@ -69,7 +69,7 @@ TEST_CASE("no flipped bit goes unnoticed") {
       Wiretap wire;
       wire.edit(flip_bit(from, bit));
       talk(wire);
-      // A length that was raised makes the receiver wait for bytes that never come, until the end.
+      // An increased length makes the receiver wait, until the end, for bytes that never come.
       wire.hang_up(to);
       wire.run();
       CAPTURE(bit);
@@ -128,7 +128,7 @@ TEST_CASE("another protocol version is a ProtocolError that names both") {
   }
 }
 
-TEST_CASE("an initiator of another version is told the acceptor's") {
+TEST_CASE("an initiator of another version learns the acceptor's") {
   Wiretap wire;
   wire.edit([](Side from, std::size_t at, Bytes bytes) {
     if (from == kInitiator && at == 0) bytes[7] = std::byte{9};
@@ -169,7 +169,7 @@ TEST_CASE("a side does not take its own bytes for the peer's") {
   CHECK(channel->failure()->kind == Kind::authentication);
 }
 
-// Where the frames of an open channel are edited: hold the first, act on it when the second comes.
+// Edits frames of an open channel: holds the first, acts on it when the second comes.
 TEST_CASE("repeated, swapped and dropped frames are a ProtocolError") {
   const auto run_with = [](const std::function<Bytes(Bytes, Bytes)>& combine) {
     Wiretap wire;

@@ -22,7 +22,7 @@ using State = Channel::State;
 
 void ignore(std::span<const std::byte>) {}
 
-// The loop of a progress thread: polls the channel and a wake-up that senders trigger.
+// The loop of a progress thread: polls the channel and a wake-up descriptor for senders.
 class Driver {
  public:
   explicit Driver(std::unique_ptr<Channel> channel, Channel::Sink sink)

@@ -1,4 +1,4 @@
-// A peer that is asked for checksums, and asks, as no Endpoint does: here it is made by hand.
+// A hand-made peer that answers and asks for checksums as no Endpoint does.
 #include <doctest/doctest.h>
 
 #include <cstdint>
@@ -33,7 +33,7 @@ Memory one_byte(engine::Endpoint& endpoint) {
   return endpoint.empty(std::span(&nbytes, 1), kOneByte);
 }
 
-TEST_CASE("who asks again and again for checksums of what it was never given is shown out") {
+TEST_CASE("repeated requests for checksums of memory never shared end the connection") {
   constexpr std::uint64_t kMost = 64;
   engine::Endpoint endpoint(checked("asked"));
   const Memory memory = one_byte(endpoint);
@@ -68,7 +68,7 @@ TEST_CASE("who asks again and again for checksums of what it was never given is 
   CHECK(why.find("it has asked 64 times for checksums of memory") != std::string::npos);
 }
 
-TEST_CASE("who asks for what it was given is told as often as it asks") {
+TEST_CASE("requests for checksums of shared memory are answered every time") {
   engine::Endpoint endpoint(checked("asked"));
   const Memory memory = one_byte(endpoint);
   ByHand reader(endpoint);

@@ -1,4 +1,4 @@
-// The line of checks by itself: what becomes of those that are under way when the peer is lost.
+// CheckLine alone: what happens to checks in progress when the peer is lost.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace {
 
 using namespace zerohop::engine;
 
-constexpr std::size_t kTwoQuestions = 100;  // pairs, of which one question has 64
+constexpr std::size_t kTwoQuestions = 100;  // pairs; one question takes 64
 
 class Line {
  public:
@@ -39,7 +39,7 @@ class Line {
   Line(const Line&) = delete;
   Line& operator=(const Line&) = delete;
 
-  // Of pairs of a byte each.
+  // Pairs of one byte each.
   std::shared_ptr<Transfer> put(std::size_t pairs, CheckLine::Notify notify = nullptr) {
     CheckLine::Call call{.notify = std::move(notify)};
     for (std::size_t i = 0; i < pairs; ++i) {
@@ -51,7 +51,7 @@ class Line {
     }
     return line_->put(std::move(call), route_);
   }
-  // Of what was moved already; compared at once, as soon as it has been.
+  // Moved already; compared at once, when that is known.
   std::shared_ptr<Transfer> put_behind(std::shared_ptr<Transfer> moved, CheckLine::Notify notify,
                                        std::optional<driver::CudaStream> stream) {
     return line_->put({.moved = std::move(moved), .notify = std::move(notify), .stream = stream},
@@ -91,16 +91,16 @@ std::string error_of(const std::shared_ptr<Transfer>& transfer) {
 TEST_CASE("a peer that is lost after a mismatch and before its last answer ends the check") {
   Line line;
   const auto differs = line.put(kTwoQuestions);
-  // The thread that asks has its own checksums of the first before it asks the second.
+  // The asking thread has its own checksums of the first before it asks the second.
   REQUIRE(eventually([&] { return line.asked().size() == 2; }));
   const SumUp first = line.asked().front();
   const std::vector<std::uint32_t> others(first.parts.size(), 0xbad);
   (*line).on_answer({.request = first.request, .sums = others, .refusal = {}});
-  CHECK_FALSE(differs->done());  // there is a question left
+  CHECK_FALSE(differs->done());  // one question is left
 
   (*line).end();
   const std::string text = error_of(differs);
-  CHECK(text.find("brought other bytes than were there") != std::string::npos);  // what was found
+  CHECK(text.find("delivered wrong data") != std::string::npos);  // the mismatch stands
 }
 
 TEST_CASE("checks of a lost peer end as its own, and notify nobody") {

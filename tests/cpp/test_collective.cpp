@@ -1,5 +1,5 @@
-// What collectives are made of, between two ranks: the log of calls, the barrier's steps, and
-// exchanges, which stop for whatever is not theirs to decide.
+// The parts of collectives, between two ranks: the call log, the barrier's steps, and exchanges,
+// which stop for whatever they cannot handle.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ struct Log {
   std::shared_ptr<CallLog> log = std::make_shared<CallLog>(memory, nullptr);
 };
 
-TEST_CASE("the log tells equal calls from others, and passes over what is being written") {
+TEST_CASE("the log distinguishes equal calls from others, and skips records being written") {
   Log first, second;
   const Call barrier{.kind = Kind::barrier};
   CHECK(first.log->add(barrier).digest == second.log->add(barrier).digest);
@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
   other.log->add({.kind = Kind::gather});
   const std::uint32_t slot = kFirst + Barrier::kSteps;
   right.wait_notify(slot, 1, false, soon());
-  right.notify({slot, Barrier::kLost + 7});  // as if the first one said that, instead
+  right.notify({slot, Barrier::kLost + 7});  // as if the first one had sent that instead
   const auto told = run(second, kSoon);
   CHECK(told.news == Barrier::News::told);
   CHECK(told.rank == 7);
@@ -179,8 +179,8 @@ TEST_CASE_FIXTURE(Exchanged,
   CHECK(target != source);
 }
 
-TEST_CASE_FIXTURE(Exchanged,
-                  "who has filled the inbox waits for room, and overhears nothing meanwhile") {
+TEST_CASE_FIXTURE(
+    Exchanged, "a sender that has filled the inbox waits for room, and misses nothing meanwhile") {
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
     Begun sending(lines, {move(1, source, number)}, {}, false);
     CHECK(run(sending, kSoon).news == Exchange::News::complete);
@@ -198,7 +198,7 @@ TEST_CASE_FIXTURE(Exchanged,
   CHECK(others->at(0).untaken().empty());
 }
 
-TEST_CASE_FIXTURE(Exchanged, "a message tells of room, whether or not anybody takes it") {
+TEST_CASE_FIXTURE(Exchanged, "a message reports room, whether or not it is consumed") {
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
     Begun sending(lines, {move(1, source, number)}, {}, false);
     CHECK(run(sending, kSoon).news == Exchange::News::complete);
@@ -207,7 +207,7 @@ TEST_CASE_FIXTURE(Exchanged, "a message tells of room, whether or not anybody ta
   CHECK(run(one_more, kAtOnce).news == Exchange::News::full);
   Begun taking(others, {move(0, source)}, {move(0, target)}, false);
   CHECK(run(taking, kSoon).news == Exchange::News::complete);
-  // It was sent before the other was taken.
+  // It was sent before the other was consumed.
   CHECK(run(one_more, Deadline::Seconds{0.05}).news == Exchange::News::full);
   Begun telling(others, {move(0, source, 2)}, {}, false);
   CHECK(run(telling, kSoon).news == Exchange::News::complete);
@@ -294,7 +294,8 @@ TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead t
   CHECK(furthest > 8);
 }
 
-TEST_CASE_FIXTURE(Exchanged, "who rings off ends the wait of the others, behind what has arrived") {
+TEST_CASE_FIXTURE(Exchanged,
+                  "a rank that hangs up ends the wait of the others, after what has arrived") {
   Begun sending(lines, {move(1, source)}, {}, false);
   CHECK(run(sending, kSoon).news == Exchange::News::complete);
   lines->at(1).ring_off(soon());

@@ -1,4 +1,4 @@
-// Connecting when one side cannot make what it needs: both sides learn it, soon and in words.
+// Connecting when one side lacks resources: both sides get a clear error soon.
 #include <doctest/doctest.h>
 #include <poll.h>
 
@@ -23,7 +23,7 @@ constexpr double kSoon = 5.0;  // seconds: the promise
 void out_of_locked_memory() { throw RegistrationError("no more memory may be locked"); }
 void out_of_memory() { throw std::bad_alloc(); }
 
-// Answers the first Hello by a Bye, and never dials.
+// Answers the first Hello with a Bye, and never dials.
 class Yielder {
  public:
   Yielder() : listener_(listen_tcp("127.0.0.1")) {
@@ -58,7 +58,7 @@ class Yielder {
   std::unique_ptr<Channel> channel_;
 };
 
-TEST_CASE("an acceptor that cannot make a peer tells the dialler why") {
+TEST_CASE("an acceptor that cannot make a peer sends the dialler the reason") {
   Station acceptor;
   Endpoint dialler(options("dialler"));
   acceptor.broken = &out_of_locked_memory;
@@ -97,7 +97,7 @@ TEST_CASE("dialling again after giving way may fail at once: every caller that w
   const auto first = dialler.control->connect(yielder.address);
   const auto second = dialler.control->connect(yielder.address);
   yielder.answer_one(Bye{.reason = "the other goes on", .cause = Bye::kCrossing});
-  // The peer of the first dial has been made; the one of the second, a second later, cannot be.
+  // The peer of the first dial was created; that of the second, a second later, cannot be.
   dialler.broken = &out_of_locked_memory;
   for (const auto& attempt : {first, second}) {
     const std::string failure = dialler.failure(attempt, kSoon);
@@ -105,7 +105,8 @@ TEST_CASE("dialling again after giving way may fail at once: every caller that w
   }
 }
 
-TEST_CASE("who refuses is believed, whatever the words: only the code says that another goes on") {
+TEST_CASE(
+    "a refusal counts, whatever its text: only the code says that another connection continues") {
   Station dialler;
   Yielder refuser;
   const auto attempt = dialler.control->connect(refuser.address);
@@ -113,7 +114,7 @@ TEST_CASE("who refuses is believed, whatever the words: only the code says that 
   CHECK(dialler.failure(attempt, kSoon) == "the peer refused the connection: crossing");
 }
 
-TEST_CASE("who has not proved who it is yet is given nothing, though it was dialled") {
+TEST_CASE("an endpoint without a proof of its id gets nothing, although it was dialled") {
   Station dialler;
   Yielder impostor;
   const auto attempt = dialler.control->connect(impostor.address);

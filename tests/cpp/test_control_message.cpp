@@ -1,4 +1,4 @@
-// Control messages: round trips, and damaged bytes that must never do more than throw.
+// Control messages: round trips, and damaged bytes that must only ever throw.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -53,7 +53,7 @@ std::vector<ControlMessage> one_of_each() {
           SummedUp{11, {0xe3069283, 1}, 10, "no"}};
 }
 
-// The message, or nothing when the bytes were refused as such.
+// The message, or nothing if the bytes were refused properly.
 std::optional<ControlMessage> try_decode(std::span<const std::byte> bytes) {
   try {
     return decode_control_message(bytes);
@@ -113,7 +113,7 @@ TEST_CASE("no more rails are taken than there may be") {
   CHECK_THROWS_AS(decode_control_message(encode(hello)), ProtocolError);
 }
 
-TEST_CASE("no more checksums are asked for or told than there may be in a message") {
+TEST_CASE("no more checksums are requested or sent than fit into a message") {
   SummedUp told{.request = 1, .sums = std::vector<std::uint32_t>(kMaxSums), .refusal = {}};
   CHECK(same(decode_control_message(encode(told)), told));
   told.sums.resize(kMaxSums + 1);
@@ -159,7 +159,7 @@ TEST_CASE("text is fit to be shown, whatever its sender has made of it") {
             .refusal == shown);
   CHECK(std::get<SummedUp>(decode_control_message(encode(SummedUp{.sums = {}, .refusal = raw})))
             .refusal == shown);
-  // What is looked up is not shown.
+  // Keys are looked up, not displayed.
   CHECK(std::get<Lookup>(decode_control_message(encode(Lookup{1, raw}))).name == raw);
 }
 
@@ -182,7 +182,7 @@ TEST_CASE("random bytes never do more than throw ProtocolError") {
       ++accepted;
     }
   }
-  CHECK(accepted > 0);  // a Heartbeat, for one, is nine bytes of which eight are free
+  CHECK(accepted > 0);  // a Heartbeat, for example, is nine bytes, of which eight are free
 }
 
 TEST_CASE("an unknown kind is named") {

@@ -1,4 +1,4 @@
-// Copies of many Peers on one thread: their order, their turns, and those that cannot go on.
+// Copies for many Peers on one thread: order, fairness, and copies that cannot continue.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -19,10 +19,10 @@ using Step = CopyQueue::Step;
 struct Fixture {
   const int a = 0;  // Peers
   const int b = 0;
-  std::string order;              // the thread's, until `done` says so
+  std::string order;              // owned by the thread until `done` is set
   std::atomic<int> done{0};       // copies
   std::atomic<bool> room{false};  // of what waits for it
-  std::promise<void> start;       // of the first copy, behind which the others are put
+  std::promise<void> start;       // of the first copy; the others queue behind it
   CopyQueue queue;
 
   Fixture() {
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(Fixture, "what is left is made before the end, parked or not")
   CHECK_THROWS_AS(put(a, '3'), Error);
 }
 
-TEST_CASE("a copy that finds no thread is told to its caller, and not made later") {
+TEST_CASE("a copy without a thread is an error to its caller, and not made later") {
   CopyQueue queue;
   std::atomic<int> made{0};
   const auto copy = [&] {
@@ -105,7 +105,7 @@ TEST_CASE("a copy that finds no thread is told to its caller, and not made later
   CHECK(made == 1);
 }
 
-TEST_CASE("what a copy held is let go of on the thread, without the lock") {
+TEST_CASE("what a copy held is released on the thread, without the lock") {
   CopyQueue queue;
   std::promise<std::thread::id> gone;
   struct Held {

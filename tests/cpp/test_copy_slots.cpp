@@ -1,4 +1,4 @@
-// Who owns what copies use until they are known to have ended.
+// Ownership of what copies use, until they are known to have finished.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -55,7 +55,7 @@ TEST_CASE_FIXTURE(Fixture, "what was copied is freed with the ring") {
   CHECK(cuda.copies.events() == 0);
 }
 
-// The driver would wait for them, and hold up what they wait for.
+// The driver would wait for them, and block what they wait for.
 TEST_CASE_FIXTURE(Fixture, "nothing is given back while kernels may wait for this process") {
   std::atomic<int> given{0};
   const auto give = [&given] { ++given; };
@@ -69,7 +69,7 @@ TEST_CASE_FIXTURE(Fixture, "nothing is given back while kernels may wait for thi
     inner.reset();
     give_back_apart(0, give);
     std::atomic<bool> other{false};
-    run_apart(0, [&other] { other = true; });  // what does not ask the driver goes on
+    run_apart(0, [&other] { other = true; });  // work without driver calls continues
     CHECK(eventually([&] { return other.load(); }));
     CHECK(given == 0);
     CHECK(cuda.copies.pinned() == 1);
@@ -125,7 +125,7 @@ TEST_CASE_FIXTURE(Fixture, "a copy whose end could not be marked is not taken fo
     cuda.error = 719;
     cuda.fail_at = cuda.calls + n;
   };
-  fail_call(3);  // behind the guard's and the copy's
+  fail_call(3);  // after the guard's and the copy's
   CHECK(start(ring) == 719);
   CHECK(cuda.failed == "event_record");
   fail_call(2);
@@ -146,7 +146,7 @@ TEST_CASE_FIXTURE(Fixture, "a thread without the context asks beside a graph tha
 
 std::string told;
 
-TEST_CASE("a call of the driver that comes back late is told, with the remedy") {
+TEST_CASE("a driver call that returns late is reported, with the remedy") {
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
   {
     const HeldUp watch("cuEventRecord", std::chrono::hours(1));

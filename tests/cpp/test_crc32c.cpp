@@ -1,4 +1,4 @@
-// The checksum, whole and in the parts that threads of a kernel take.
+// The checksum, as a whole and in the parts that threads of a kernel compute.
 #include <doctest/doctest.h>
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// Credits: how a sender learns which of its messages the receiver has taken out of its slots.
+// Credits: how a sender learns which of its messages the receiver has consumed.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
   last = notify(*couple.to_right, 2, kCount);
   REQUIRE(last->wait(soon()));
   (void)last->result();
-  // It is acknowledged when it is in the receiver's memory, and counted when the receiver looks.
+  // Acknowledged when it is in the receiver's memory, counted when the receiver polls.
   REQUIRE(couple.right.wait_notify(2, 1, true, soon()).second == kCount);
   CHECK(couple.to_left->rails().path(0)->stats().notifications_in.load() == kCount);
   CHECK(couple.to_right->rails().path(0)->stats().work_requests.load() == kCount);
@@ -58,7 +58,7 @@ TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
   CHECK(credits <= kCount / window.credit_every());
 }
 
-// The other end of a path: a bare queue pair that may say anything.
+// The other end of a path: a bare queue pair that can send anything.
 class Liar {
  public:
   Liar()
@@ -134,7 +134,7 @@ class Liar {
   std::unique_ptr<rdma::QueuePair> queue_pair_;
 };
 
-// A notification as any other, but for the number of messages that its sender claims to have taken.
+// A normal notification, except for the number of messages that its sender claims to have consumed.
 Message claim(std::uint32_t taken) {
   return {.kind = MessageKind::notify,
           .taken = static_cast<std::uint16_t>(taken),
@@ -214,7 +214,7 @@ TEST_CASE("terms that no message fits, or that the counts of messages do not rea
   }
 }
 
-// As many messages as the liar has slots for are on their way, and one more waits.
+// As many messages as the liar has slots for are in flight, and one more waits.
 std::shared_ptr<Transfer> fill(Deceived& end) {
   std::shared_ptr<Transfer> last;
   for (std::uint32_t i = 0; i < kSlots; ++i) last = end.notify();

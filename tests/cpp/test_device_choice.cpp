@@ -1,4 +1,4 @@
-// Which device an Endpoint gets, and why, from adapters of every kind that may be there.
+// Which device an Endpoint gets, and why, among adapters of every kind.
 #include <doctest/doctest.h>
 
 #include <cerrno>
@@ -23,7 +23,7 @@ struct Fixture {
     return choose_device(name, {}, preference, {fake.table(), ""});
   }
   DevicePreference preference;
-  // Of a device that is asked for.
+  // For a requested device.
   std::string refusal(const std::string& name, int code) {
     try {
       choose(name);

@@ -1,4 +1,4 @@
-// How the threads of a team share out a copy, one of them after the other.
+// How the threads of a team divide a copy, run one after another.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Arrays {
     for (auto& byte : from) byte = static_cast<unsigned char>(random());
   }
 
-  // Each byte lands in its place, and none beside it is touched.
+  // Each byte arrives in its place, and none beside it is touched.
   bool copies(u64 start, u64 place, u64 nbytes, u32 threads) {
     std::memset(to.data(), 0xA5, to.size());
     std::vector<unsigned char> expected = to;

@@ -1,4 +1,4 @@
-// What an adapter says by itself, and what is left when it fails: on soft0 with a script.
+// Asynchronous events of an adapter, and what works after it fails: on a scripted soft0.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -23,7 +23,7 @@ using namespace zerohop::engine;
 
 constexpr double kPromise = 5.0;  // seconds, from the loss to PeerLost
 
-// Collects what is reported.
+// Collects reports.
 class Reports {
  public:
   Reports() : former_(set_report_sink(&Reports::take)) { texts().clear(); }
@@ -82,7 +82,7 @@ struct Fixture {
     REQUIRE(transfer->wait(soon()));
     (void)transfer->result();
   }
-  // The event of that type, once it has come.
+  // The event of that type, once it has arrived.
   DeviceEvent await(const std::string& type) {
     std::vector<DeviceEvent> found;
     REQUIRE(eventually([&] {
@@ -150,7 +150,8 @@ TEST_CASE_FIXTURE(Fixture, "events of queues that are not ours end nothing") {
   check_a_write();
 }
 
-TEST_CASE_FIXTURE(Fixture, "an event of a queue pair names the peer, and is no trouble by itself") {
+TEST_CASE_FIXTURE(Fixture,
+                  "an event of a queue pair names the peer, and is not trouble by itself") {
   for (const auto type : {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
                           IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_QP_LAST_WQE_REACHED}) {
     device.raise_about_queue_pair(type);
@@ -187,7 +188,7 @@ TEST_CASE_FIXTURE(Fixture, "an event of a queue pair that is replaced or unknown
   CHECK(broken() == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "who is not answered learns that the port is down") {
+TEST_CASE_FIXTURE(Fixture, "an unanswered connect reports that the port is down") {
   check_a_write();
   device.fail_next_send();
   const auto alone = write();
@@ -249,7 +250,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
     CHECK(eventually([&] { return !to_left->alive(); }, Deadline::Seconds{kPromise}));
     CHECK(Reports::count(loss.cause) == 1);
 
-    // Later operations say what is to be done.
+    // Later operations name the remedy.
     const auto address = right.address().to_bytes();
     for (const std::function<void()>& later : std::vector<std::function<void()>>{
              [&] { (void)left.connect(address, soon()); }, [&] { (void)left.accept(soon()); },
@@ -261,7 +262,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
     CHECK_THROWS_AS(right.connect(left.address().to_bytes(), soon()), PeerLost);
     CHECK_THROWS_AS((void)left.wait_notify(1, 1, true, soon()), PeerLost);
 
-    // Its descriptors may stay readable; the thread, which still answers, does not look at them.
+    // Its descriptors may stay readable; the thread, which still answers, ignores them.
     const int looks = device.looks();
     for (int i = 0; i < 20; ++i) {
       CHECK_THROWS_AS(right.connect(left.address().to_bytes(), soon()), PeerLost);
@@ -273,8 +274,8 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
   }
 }
 
-// The kernel removes an RDMA device when nobody has it open any more, and not before.
-TEST_CASE("a closed Endpoint lets go of its device, whatever arrays are kept") {
+// The kernel removes an RDMA device only when no process has it open any more.
+TEST_CASE("a closed Endpoint releases its device, whatever arrays are kept") {
   Fixture f;
   f.check_a_write();
   const Memory part = f.from.slice(std::vector<Index>{});
@@ -300,7 +301,7 @@ TEST_CASE("a device that is gone before the Endpoint's thread begins is found lo
   }
 }
 
-TEST_CASE("a call that outlasts close() lets go of the device when it leaves") {
+TEST_CASE("a call that outlasts close() releases the device when it leaves") {
   ScriptedDevice device;
   std::atomic<bool> inside{false};
   std::atomic<bool> may_leave{false};
@@ -321,7 +322,7 @@ TEST_CASE("a call that outlasts close() lets go of the device when it leaves") {
   CHECK_FALSE(device.is_open());
 }
 
-TEST_CASE("who waits while the device is lost is told at once") {
+TEST_CASE("a wait fails at once when the device is lost") {
   Reports reports;
   ScriptedDevice device;
   Endpoint left(scripted(device));

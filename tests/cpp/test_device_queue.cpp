@@ -1,4 +1,4 @@
-// What kernels are given, and when it is let go of.
+// What kernels receive, and when it is released.
 #include <atomic>
 #include <thread>
 
@@ -38,7 +38,7 @@ struct Queues : GpuCouple {
     std::memcpy(&value, bytes.data(), sizeof value);
     return value;
   }
-  // As a kernel of the left one does.
+  // As a kernel of the left endpoint does.
   void notify(const device::Queue& queue, std::uint32_t slot, std::uint32_t value) {
     const gpu::Note note = gpu::make_note(value, queue.writer * gpu::kFirstTag + value);
     Bytes bytes(sizeof note);
@@ -68,7 +68,7 @@ TEST_CASE_FIXTURE(Queues, "a queue names both arrays, and lies in the GPU's memo
   CHECK(value.way == device::Way::mapped);
 }
 
-TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
+TEST_CASE_FIXTURE(Queues, "the hearers decide where notifications go") {
   const auto both = queue();
   CHECK(both->value().mirrors != 0);
   CHECK(both->value().notes != 0);
@@ -78,7 +78,7 @@ TEST_CASE_FIXTURE(Queues, "who hears decides where notifications go") {
   CHECK(right.wait_notify(9, 1, true, soon()).second == 4);
 }
 
-TEST_CASE_FIXTURE(Queues, "a queue that is closed is let go of behind the kernels") {
+TEST_CASE_FIXTURE(Queues, "a closed queue is released after the kernels") {
   auto made = queue();
   cuda.busy = true;
   const int allocated = cuda.allocated;
@@ -97,27 +97,27 @@ TEST_CASE_FIXTURE(Queues, "what others had is not given back while a queue is op
   }
   CHECK(cuda.copies.pinned() == pinned + 1);
   made.reset();
-  CHECK(eventually([&] { return cuda.copies.pinned() < pinned; }));  // what it had itself, too
+  CHECK(eventually([&] { return cuda.copies.pinned() < pinned; }));  // its own memory, too
 }
 
 TEST_CASE_FIXTURE(Queues, "a queue that is closed beside another is given back behind that") {
   auto made = queue();
   auto other = queue();
   const int allocated = cuda.allocated;
-  const NoThreads none;  // what is done apart is done when the call returns
+  const NoThreads none;  // work for separate threads is done when the call returns
   made.reset();
   CHECK(cuda.allocated == allocated);
   other.reset();
   CHECK(cuda.allocated <= allocated - 2);
 }
 
-TEST_CASE_FIXTURE(Queues, "a capture under way does not end that early") {
+TEST_CASE_FIXTURE(Queues, "during a capture a queue is not released") {
   auto made = queue();
   cuda.capturing = true;
   const int allocated = cuda.allocated;
   const int calls = cuda.calls;
   made.reset();
-  CHECK(eventually([&] { return cuda.calls > calls + 3; }));  // it asks again and again
+  CHECK(eventually([&] { return cuda.calls > calls + 3; }));  // it polls repeatedly
   CHECK(cuda.allocated == allocated);
   cuda.capturing = false;
   CHECK(eventually([&] { return cuda.allocated < allocated; }));
@@ -137,7 +137,7 @@ TEST_CASE_FIXTURE(Queues, "slots are for kernels until those have ended") {
   CHECK(eventually([&] { return right.peek_notify(6) == 21; }));
 }
 
-// What kernels do with a ring, by the CPU: its state and the claims beside it.
+// What kernels do with a ring, done by the CPU: its state and the claims beside it.
 struct Ring {
   explicit Ring(device::RingWay given) : way(given) {
     way.ring.state = reinterpret_cast<std::uint64_t>(&state);
@@ -182,7 +182,7 @@ TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the prox
   Ring ring(on_gpu<device::RingWay>(made->value().ring));
   const Calls calls(ring.way);
   put(ours, counted(100, 5));
-  // The default stream waits for what does not come.
+  // The default stream waits for something that never comes.
   const gpu::DeviceGuard guard(*ours.pinned()->device);
   const auto waits = left.wait_notify_on(driver::kCudaLegacyStream, 50, true, kTimeout);
   device::Ticket ticket;
@@ -203,7 +203,7 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   CHECK(ring.way.ring.doorbell != 0);
   const Calls calls(ring.way);
   device::Ticket ticket;
-  for (unsigned round = 1; round < 200; ++round) {  // the notification is in the host's memory
+  for (unsigned round = 1; round < 200; ++round) {  // the notification is in host memory
     put(ours, counted(100, round));
     REQUIRE(calls.put_notify(0, 0, 100, 4, round, ticket) == device::Status::ok);
     CHECK(right.wait_notify(4, 1, true, soon()).second == round);

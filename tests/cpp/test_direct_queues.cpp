@@ -1,5 +1,5 @@
-// Queue pairs between two endpoints that kernels drive by themselves; here threads of the CPU do,
-// with the code of kernels.
+// Queue pairs between two endpoints that kernels drive themselves; here CPU threads do, running
+// kernel code.
 #include <doctest/doctest.h>
 
 #include <cstring>
@@ -25,7 +25,7 @@ struct Direct : Couple {
   engine::Memory theirs = right.empty({{kNbytes}}, DType{});
 };
 
-// What the host gives a kernel, and what would lie in its GPU's memory.
+// What the host passes to a kernel, and what would lie in GPU memory.
 struct Opened {
   explicit Opened(Direct& between)
       : reach(between.to_right->reach_directly(between.ours, between.theirs.remote(), soon())),
@@ -138,7 +138,7 @@ TEST_CASE_FIXTURE(Direct, "it fails in time when the peer goes, and when the mem
 }
 
 TEST_CASE_FIXTURE(Direct, "what a queue takes of the peer is given back with it") {
-  // As many as it gives at once, several times over.
+  // As many as it hands out at once, several times over.
   for (int i = 0; i < 600; ++i) {
     const Opened opened(*this);
     CHECK(opened.queue.notes != 0);

@@ -14,7 +14,7 @@
 namespace zerohop::driver {
 namespace {
 
-// Runs `call` and returns the error that it throws; its code is 0 when it throws none.
+// Runs `call` and returns the error that it throws; code 0 if it throws none.
 template <typename Exception, typename Call>
 Exception thrown_by(Call call) {
   try {

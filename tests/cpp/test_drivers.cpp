@@ -1,4 +1,4 @@
-// Drivers that take long keep no peer waiting: the thread that answers peers asks none of them.
+// Slow drivers delay no peer: the thread that answers peers never calls one.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -15,12 +15,12 @@ namespace {
 
 using namespace zerohop::engine;
 
-// While the driver is asked by the other end, whose process goes on answering all the same.
+// During a driver call for the other end, whose process keeps answering.
 void check_that_it_answers(Peer& peer) {
   for (int i = 0; i < 50; ++i) CHECK_FALSE(peer.lookup("nothing", soon(), /*now=*/true));
 }
 
-// Has every driver call of a Station wait, while it lives.
+// Blocks every driver call of a Station, for its lifetime.
 class DriverHangs {
  public:
   DriverHangs() { driver_hangs.store(true); }
@@ -35,7 +35,7 @@ class DriverHangs {
 bool somebody_waits() {
   return eventually([] { return waiting_in_driver.load() > 0; });
 }
-// ... for that one, whose end of the connection only this moves on.
+// ... for that one; only this call drives its end of the connection.
 bool somebody_waits(ControlStranger& newcomer) {
   return eventually([&] { return newcomer.hear() && waiting_in_driver.load() > 0; });
 }

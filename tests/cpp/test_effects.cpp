@@ -1,4 +1,4 @@
-// What a failed transfer says of its destination: nothing, some or all may have been written.
+// The reported effect of a failed transfer: nothing, some or all may have been written.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -14,7 +14,7 @@
 namespace zerohop::testing {
 namespace {
 
-// A path of the engine whose peer is made by hand, and two writes on their way.
+// A path of the engine whose peer is hand-made, and two writes in flight.
 class Writer {
  public:
   explicit Writer(std::size_t nbytes) : bytes_(nbytes) {
@@ -55,7 +55,7 @@ class Writer {
     frame.send(connection_);
   }
 
-  // The owner is there to connect anew: the refusal was not the last thing it did.
+  // The owner can reconnect: the refusal was not the last thing it did.
   void reconnect() {
     REQUIRE(services_.poller->wait([this] { return broken_.load(); }, soon()));
     path_->renew();

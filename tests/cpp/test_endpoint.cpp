@@ -73,7 +73,7 @@ TEST_CASE("a notification is there although its sender has left at once") {
   }
 }
 
-TEST_CASE("an endpoint notifies itself, and wakes who sleeps") {
+TEST_CASE("an endpoint notifies itself, and wakes a sleeping thread") {
   Endpoint alone(options("alone"));
   for (std::uint32_t round = 1; round <= 200; ++round) {
     std::uint64_t data = 0;

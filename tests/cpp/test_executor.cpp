@@ -1,4 +1,4 @@
-// Work on a thread of its own: its order, its end, and what a child of fork() may do with it.
+// Work on a separate thread: its order, its end, and what a child of fork() may do with it.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +28,7 @@ bool run(Executor& executor, Work work) { return executor.run(work); }
 Deadline soon() { return Deadline::after(Deadline::Seconds{20}); }
 Deadline at_once() { return Deadline::after(Deadline::Seconds{0}); }
 
-// A call that hangs until it is told to return.
+// A call that hangs until told to return.
 struct Hung {
   std::promise<void> go_on;
   std::atomic<bool> begun{false};
@@ -62,7 +62,7 @@ TEST_CASE("one thread runs what waits, in its order, and ends with the last of i
       ++done;
     }));
   }
-  CHECK(done == 0);  // behind what hangs
+  CHECK(done == 0);  // queued behind the hanging call
   hung.go_on.set_value();
   CHECK(eventually([&] { return done == 1000; }));
   CHECK(executor.stop(soon()));
@@ -108,7 +108,7 @@ TEST_CASE("a call that hangs holds up neither stop() nor the end; what waits is 
     CHECK_FALSE(executor->stop(at_once()));
     Work late = [&begun] { ++begun; };
     CHECK_FALSE(executor->run(late));
-    CHECK(late);  // left where it is
+    CHECK(late);  // left with the caller
     executor.reset();
   }
   CHECK(held.use_count() == 2);
@@ -140,7 +140,7 @@ TEST_CASE("work may stop what it runs on") {
   CHECK(executor->stop(soon()));
 }
 
-TEST_CASE("where no thread is to be had, work stays with the caller") {
+TEST_CASE("where no thread can be started, work stays with the caller") {
   Executor executor("zh-test");
   int ran = 0;
   Work work = [&ran] { ++ran; };

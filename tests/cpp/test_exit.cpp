@@ -1,5 +1,5 @@
-// A process that ends, as others do, while its Endpoints are open: their threads run until the end,
-// beyond the destructors of what is static.
+// Process exit with open Endpoints: their threads run to the very end, beyond the destructors of
+// static objects.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -34,7 +34,7 @@ struct Open : testing::Couple {
 
 Open* open = nullptr;
 
-// The last to run: what was made behind its registration has been destroyed.
+// Runs last: everything constructed after its registration has been destroyed.
 void exchange_at_the_end() {
   Endpoint late(testing::options("late"));
   if (late.connect(open->left.address().to_bytes(), soon()) && open->exchange(2)) return;

@@ -1,4 +1,4 @@
-// An error kept as a value is thrown again as what it was.
+// An error kept as a value is rethrown with its type.
 #include <doctest/doctest.h>
 
 #include <typeinfo>
@@ -37,7 +37,7 @@ TEST_CASE("the words about the effect change with it, and stay at the end") {
 }
 
 TEST_CASE("the words about the effect are known by their length, also once thrown") {
-  // A peer's own words may end as those do: they stay.
+  // A message of a peer may end the same way: it stays.
   Failure failure{.message = "the peer says: no (nothing was written)"};
   failure.set_effect(Effect::some);
   CHECK(failure.message ==

@@ -1,5 +1,5 @@
-// A child of fork() that has the Endpoints of its parent: whatever it does with them, it takes none
-// of their locks, which a thread of the parent may hold. Builds that check locks end it otherwise.
+// A child of fork() that inherited Endpoints: whatever it does with them, it takes none of their
+// locks, which a thread of the parent may hold. Builds that check locks would abort it.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,7 +59,7 @@ bool is_refused(const std::function<void()>& use) {
   return false;
 }
 
-// The status of a child that runs `body`, which tells whether all went well.
+// The exit status of a child that runs `body`, which returns whether all went well.
 template <typename Body>
 int status_in_child(Body body) {
   const pid_t child = ::fork();
@@ -107,7 +107,7 @@ TEST_CASE("what a child does with the Endpoints of its parent takes none of thei
   REQUIRE(house->write()->wait(soon()));
 }
 
-// ThreadSanitizer ends a child in which a thread gets an id that a thread of the parent has had.
+// ThreadSanitizer ends a child in which a thread reuses the id of one of the parent's.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kChildrenHaveThreads = false;
 #else

@@ -110,7 +110,7 @@ TEST_CASE("an allocation ends where its mapping or its own range ends") {
   CHECK(chunk.end == 2 * kBase + 4 * kMiB);
 }
 
-TEST_CASE("chunks tell memory that was freed and allocated again at the same address") {
+TEST_CASE("chunks identify memory that was freed and allocated again at the same address") {
   FakeCuda fake;
   fake.add_chunks(kBase, 2 * kMiB, 4);
   const Extent extent{kBase + kMiB, kBase + 5 * kMiB};
@@ -239,7 +239,7 @@ TEST_CASE("any call may fail: a CudaError comes out and nothing is leaked") {
     if (fake.failed.empty()) break;
     failed.push_back(fake.failed);
     CAPTURE(fake.failed);
-    // A refusal there only says that the memory is of another kind.
+    // A refusal there only means that the memory is of another kind.
     CHECK(code == (fake.failed == "memory_retain_allocation" ? 0 : 999));
   }
   for (const char* function :

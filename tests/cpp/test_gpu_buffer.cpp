@@ -1,5 +1,5 @@
-// Memory that zerohop allocates on a GPU: what the driver is asked for, what is left when it
-// refuses, and when the memory goes.
+// Memory that zerohop allocates on a GPU: its driver calls, what remains when the driver refuses,
+// and when the memory is freed.
 #include <doctest/doctest.h>
 
 #include <chrono>
@@ -36,7 +36,7 @@ struct Fixture {
   std::shared_ptr<Buffer> make(std::uint64_t nbytes, double timeout = kPatience) {
     return Buffer::create(open(), nbytes, within(timeout));
   }
-  // The context goes last of all.
+  // The context goes last.
   bool is_clean() const {
     return cuda.vmm.mapped() + cuda.vmm.physical() + cuda.vmm.reserved() + cuda.copies.streams() +
                cuda.copies.events() + cuda.depth + cuda.retained ==
@@ -119,7 +119,7 @@ TEST_CASE_FIXTURE(Fixture, "memory goes only when the GPU has done its work") {
   auto buffer = make(1);
   const std::uint64_t address = buffer->address();
   cuda.busy = true;
-  buffer.reset();  // returns all the same
+  buffer.reset();  // returns at once
   CHECK(cuda.vmm.mapped() == 1);
   CHECK(cuda.copies.read(address, 8) == Bytes(8));  // as a kernel may that still runs
   cuda.busy = false;
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(Fixture, "memory that goes disturbs no stream capture") {
   auto buffer = make(1);
   const int calls = cuda.calls;
   buffer.reset();
-  CHECK(eventually([&] { return cuda.calls > calls + 3; }));  // it asks again and again
+  CHECK(eventually([&] { return cuda.calls > calls + 3; }));  // it polls repeatedly
   CHECK(cuda.vmm.mapped() == 1);
   cuda.capturing = false;
   CHECK(eventually([&] { return is_clean(); }));
@@ -144,7 +144,7 @@ TEST_CASE_FIXTURE(Fixture, "memory on its way back is waited for") {
   auto first = make(1);
   cuda.busy = true;
   first.reset();
-  CHECK_THROWS_AS(make(1, 0.05), CudaError);  // it does not come in time
+  CHECK_THROWS_AS(make(1, 0.05), CudaError);  // it is not freed in time
   std::thread later([this] {
     cuda.busy = false;
     cuda.busy.notify_all();
@@ -158,7 +158,7 @@ TEST_CASE_FIXTURE(Fixture, "a GPU too busy to zero it is a timeout, and all is g
   cuda.busy = true;
   CHECK_THROWS_WITH_AS(make(1, 0.05), doctest::Contains("a kernel keeps the GPU busy"),
                        TransferTimeout);
-  CHECK(cuda.vmm.mapped() == 1);  // the zeroing may still come
+  CHECK(cuda.vmm.mapped() == 1);  // the zeroing may still run
 }
 
 TEST_CASE("whichever call of the driver fails, nothing is left") {

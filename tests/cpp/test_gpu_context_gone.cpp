@@ -1,5 +1,5 @@
-// A GPU's context that the program destroys while Endpoints use it: an error that says so, never a
-// hang, and the host's memory goes on. On stand-ins for CUDA.
+// The program destroys a GPU's context while Endpoints use it: a clear error, never a hang, and
+// host memory keeps working. With fake CUDA.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ constexpr driver::CudaResult kDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROY
 const std::string kSaid = "(709), made to fail; the program has destroyed or reset the context";
 constexpr std::chrono::seconds kSoon{8};  // with two copies that are waited for
 
-// How a transfer fails, at once or later.
+// The error of a transfer, at once or later.
 template <typename Call>
 std::string failure_of(Call call) {
   return message_of<Error>([&] {
@@ -29,11 +29,11 @@ struct Gone {
     cuda.error = kDestroyed;
     cuda.gone = true;
   }
-  ~Gone() { cuda.gone = false; }  // of a context that is no more the fake would miss what it has
+  ~Gone() { cuda.gone = false; }  // the fake would otherwise count the context's objects as leaked
   FakeCuda& cuda;
 };
 
-// All that is left to do once the GPU's memory is no more.
+// All that is left to do once the GPU's memory is gone.
 template <typename Couple>
 void ends_well(Couple& couple, Memory& ours, Memory& theirs) {
   const Memory near = couple.left.empty(std::vector<std::int64_t>{1000}, kByte);

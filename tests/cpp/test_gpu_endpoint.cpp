@@ -201,11 +201,11 @@ TEST_CASE_FIXTURE(Fixture, "an Endpoint's registration is that of what asks for 
   };
   CHECK(registered({}).staged());
   CHECK(third.empty(shape, kByte, "cuda:0").staged());
-  CHECK(!registered(RegistrationDemand::automatic).staged());  // soft0 copies by itself
+  CHECK(!registered(RegistrationDemand::automatic).staged());  // soft0 copies itself
   CHECK(!third.empty(shape, kByte, "cuda:0", RegistrationDemand::automatic).staged());
   CHECK(third.empty(shape, kByte).on_host());
   const Memory asked = registered(RegistrationDemand::automatic);
-  CHECK(third.grant(asked, {}).remote().staged_key == 0);  // as the memory that it is a right to
+  CHECK(third.grant(asked, {}).remote().staged_key == 0);  // like the memory that it is a right to
   CHECK(third.grant(registered({}), {}).remote().staged_key != 0);
   const Settings settings = settings_of(chosen, "");
   const auto shown = std::ranges::find(settings, "registration",
@@ -239,7 +239,7 @@ TEST_CASE_FIXTURE(Fixture, "a copy that fails is the transfer's error, and the p
   finish(to_right->write({&pair, 1}, {}));
   cuda.error = 719;
   cuda.calls = 0;
-  cuda.fail_at = 11;  // behind the wait for the default stream: a copy, or a wait for one
+  cuda.fail_at = 11;  // after the wait for the default stream: a copy, or a wait for one
   const auto failing = to_right->write({&pair, 1}, {});
   REQUIRE(failing->wait(soon()));
   const std::string text = message_of<VerbsError>([&] { (void)failing->result(); });
@@ -262,7 +262,7 @@ TEST_CASE_FIXTURE(Fixture,
   const Peer::Pair pair{&source, &remote};
   finish(to_right->write({&pair, 1}, requiring("staged")));
   CHECK(get(target) == counted(5000, 4));
-  std::shared_ptr<void> view = target.pinned()->owner;  // as a DLPack consumer holds it
+  std::shared_ptr<void> view = target.pinned()->owner;  // as a DLPack consumer does
   target.close();
   CHECK(cuda.copies.read(remote.layout.address, 5000) == counted(5000, 4));
   CHECK(cuda.vmm.mapped() == 1);

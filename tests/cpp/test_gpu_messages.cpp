@@ -1,4 +1,4 @@
-// send and recv of GPU arrays: where the device copies by itself (soft0), and where both endpoints
+// send and recv of GPU arrays: where the device copies itself (soft0), and where both endpoints
 // stage.
 #include <algorithm>
 
@@ -118,7 +118,7 @@ TEST_CASE("what the receiver's GPU cannot take is an error at both ends, and no 
   both.cuda.copies.hangs = false;
   both.cuda.error = 700;
   both.cuda.calls = 0;
-  both.cuda.fail_at = 60;  // behind what makes the ring
+  both.cuda.fail_at = 60;  // after the creation of the ring
   const auto received = both.to_left->receive(to, 3);
   REQUIRE(received->wait(soon()));
   CHECK_THROWS_AS((void)received->result(), CudaError);

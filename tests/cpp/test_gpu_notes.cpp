@@ -1,5 +1,5 @@
-// Notifications that GPUs put, which lie twice: who has taken one, be it a stream or the CPU, keeps
-// it from the other.
+// Notifications that GPUs put, which exist twice: whichever takes one, a stream or the CPU, the
+// other no longer gets it.
 #include <thread>
 
 #include "base/error.hpp"
@@ -27,7 +27,7 @@ struct NotesIn : GpuCouple {
     REQUIRE(cuda.copies.run(writer));
     finish(written);
   }
-  // By a stream, at once; 0: nothing is there.
+  // Takes it in a stream, at once; 0: empty.
   std::uint64_t take_in_stream(std::uint32_t slot, bool reset = true) {
     const auto waiting = right.wait_notify_on(reader, slot, reset, 0.0);
     while (!cuda.copies.run(reader)) std::this_thread::yield();
@@ -92,7 +92,7 @@ TEST_CASE_FIXTURE(Notes, "while a stream waits the notes of the slot are for it"
   CHECK(waiting->result() == 11);
 }
 
-TEST_CASE_FIXTURE(Notes, "what a stream did not wait long enough for is for who sleeps") {
+TEST_CASE_FIXTURE(Notes, "a note that came too late for a stream wakes a sleeping thread") {
   const Silent silent;
   const auto waiting = right.wait_notify_on(reader, 5, true, 0.0);
   while (!cuda.copies.run(reader)) std::this_thread::yield();  // in vain

@@ -1,4 +1,4 @@
-// Registrations of GPU memory are kept, found again and given up; and any call on the way may fail.
+// Registrations of GPU memory are kept, reused and evicted; and any call on the way may fail.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -32,7 +32,7 @@ TEST_CASE_FIXTURE(GpuFixture,
   CHECK(stats().unused == 1);
   (void)get(kBase, 4096).region->rkey();
   CHECK(stats().hits == 1);
-  CHECK(stats().entries == 0);  // closing has ended the peers' right
+  CHECK(stats().entries == 0);  // closing ends the peers' right
 }
 
 TEST_CASE_FIXTURE(GpuFixture, "memory freed and allocated again never meets its old registration") {
@@ -111,7 +111,7 @@ TEST_CASE("registrations outlive the cache's owner, and none is left behind") {
   CHECK(verbs.violations() == std::vector<std::string>{});
 }
 
-// Registers by every way; whatever fails is an Error, or a way less.
+// Registers in every way; whatever fails is an Error, or one way less.
 void register_everything(FakeCuda& cuda, FakeVerbs& verbs) {
   GpuRegistrations registrations(open_adapter(verbs, /*mlx5=*/true), cuda.table(), kHostWithPeermem,
                                  {});

@@ -1,4 +1,4 @@
-// Registration of GPU memory on tables without a GPU and without an adapter.
+// Registration of GPU memory, on fake tables for GPU and adapter.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ TEST_CASE_FIXTURE(GpuFixture, "memory is registered through the dma-buf of its p
   CHECK((verbs.registered_access & IBV_ACCESS_RELAXED_ORDERING) != 0);
   CHECK((verbs.registered_access & IBV_ACCESS_REMOTE_WRITE) != 0);
   CHECK(cuda.exports.back().range.begin % 4096 == 0);
-  CHECK(cuda.open_exports() == 0);  // the registration needs the descriptor no more
+  CHECK(cuda.open_exports() == 0);  // the registration no longer needs the descriptor
   CHECK(cuda.depth == 0);
 }
 
@@ -99,11 +99,11 @@ TEST_CASE_FIXTURE(GpuFixture, "a later chunk that is not open to adapters closes
   CHECK(contains(staged.choice->reason, "part of the 3 chunks"));
   CHECK(contains(staged.choice->reason, "gpuDirectRDMACapable"));
   CHECK(contains(refusal(2 * kBase, 6 * kMiB, Demand::dmabuf), "gpuDirectRDMACapable"));
-  CHECK(get(2 * kBase, 2 * kMiB).choice->way == Way::dmabuf);  // the first by itself
+  CHECK(get(2 * kBase, 2 * kMiB).choice->way == Way::dmabuf);  // alone, the first can be registered
 }
 
-// The cost of finding a registration again: no chunk may be passed over, as one in the middle can
-// have been mapped anew, and the driver answers for one address at a time.
+// The cost of finding a registration again: every chunk must be checked, as one in the middle may
+// have been remapped, and the driver describes one address at a time.
 TEST_CASE_FIXTURE(GpuFixture, "a look-up takes one call of the driver for each chunk") {
   for (const int chunks : {1, 5, 500}) {
     CAPTURE(chunks);
@@ -129,7 +129,7 @@ TEST_CASE_FIXTURE(GpuFixture,
   verbs.dmabuf_error = EOPNOTSUPP;
   open(kHostWithPeermem);
   CHECK(get(kBase, 4096).choice->way == Way::peermem);
-  CHECK(verbs.registered_by == "reg_mr_iova2");  // that knows relaxed ordering
+  CHECK(verbs.registered_by == "reg_mr_iova2");  // which supports relaxed ordering
   CHECK(contains(refusal(kBase, 4096, Demand::dmabuf), "its driver does not offer it"));
   verbs.address_error = EFAULT;
   open(kHostWithPeermem);

@@ -1,5 +1,5 @@
-// Transfers in the order of streams of the program, and streams that wait for them: on a table
-// without a GPU, where a stream does nothing before the test runs it.
+// Transfers in stream order, and streams that wait for them: on fake CUDA, where a stream does
+// nothing until the test runs it.
 #include <atomic>
 #include <thread>
 
@@ -51,7 +51,7 @@ TEST_CASE_FIXTURE(Streams, "a write begins when its stream gets there, and notif
   CHECK(right.wait_notify(5, 1, true, soon()).second == 77);
 }
 
-TEST_CASE_FIXTURE(Streams, "who sleeps until a GPU's notification is woken") {
+TEST_CASE_FIXTURE(Streams, "a thread that sleeps until a GPU's notification is woken") {
   const Bytes bytes = counted(50000, 4);
   put(ours, bytes);
   write_on(writer, ours, theirs, Notification{5, 1});
@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(Streams, "who sleeps until a GPU's notification is woken") {
   among_many.join();
 }
 
-TEST_CASE_FIXTURE(Streams, "a stream waits for a notification, and tells its value") {
+TEST_CASE_FIXTURE(Streams, "a stream waits for a notification, and returns its value") {
   const auto waiting = right.wait_notify_on(reader, 9, true, {});
   CHECK_FALSE(cuda.copies.run(reader));
   CHECK_FALSE(waiting->wait(within(0.02)));
@@ -87,7 +87,7 @@ TEST_CASE_FIXTURE(Streams, "a stream goes on when nothing comes in its time, and
   const auto waiting = right.wait_notify_on(reader, 9, true, 0.01);
   while (!cuda.copies.run(reader)) std::this_thread::yield();
   CHECK(contains(error_of(waiting),
-                 "waited for notification slot 9, which did not come in 0.01 s; it goes on"));
+                 "waited for notification slot 9, which did not come in 0.01 s; it continues"));
   CHECK(reports == 1);
 }
 
@@ -115,7 +115,7 @@ TEST_CASE_FIXTURE(Streams, "closing ends what streams wait for") {
 
 TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
   const Reports told;
-  FakeCuda cuda;  // without AllGivenBack: not all is
+  FakeCuda cuda;  // without AllGivenBack: not all is freed
   void* reader = cuda.copies.program_stream();
   {
     engine::Endpoint alone{near("alone", cuda)};
@@ -127,14 +127,14 @@ TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
     CHECK_FALSE(cuda.copies.run(reader));
     CHECK(cuda.urgent_streams == 1);
     cuda.error = 700;
-    cuda.fail_at = cuda.calls + 1;  // of who looks what became of it
+    cuda.fail_at = cuda.calls + 1;  // of the thread that polls the result
     CHECK(contains(error_of(waiting), "CUDA_ERROR_FAKE"));
     CHECK(reports == 1);
   }
   for (const Deadline moment = within(0.1); cuda.retained > 0 && !moment.passed();) {
     std::this_thread::yield();
   }
-  CHECK_FALSE(cuda.copies.run(reader));  // looks at the word, and would write how it ended
+  CHECK_FALSE(cuda.copies.run(reader));  // reads the word, and would write its result
 }
 
 TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
@@ -192,7 +192,7 @@ TEST_CASE_FIXTURE(Streams, "streams are in no order among each other, but behind
   finish(other);
   CHECK(right.peek_notify(2) == 2);
   CHECK_FALSE(first->done());
-  // Without a stream: behind everything, and whoever follows is behind it.
+  // Without a stream: after everything, and later calls follow it.
   const auto third = to_right->notify({3, 3});
   CHECK_FALSE(third->wait(within(0.02)));
   REQUIRE(cuda.copies.run(writer));

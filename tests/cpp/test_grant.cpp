@@ -1,4 +1,4 @@
-// A right that several take back at once: none of them returns before it is gone.
+// A right that several threads revoke at once: none returns before it is gone.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr Extent kWhere{0x1000, 0x2000};
 
-// GPU memory that the Endpoint itself copies, as it is while a copy for a peer runs.
+// GPU memory that the Endpoint copies, in the state of a running copy for a peer.
 struct Copied {
   std::shared_ptr<StagedMemories> staged = std::make_shared<StagedMemories>();
   std::shared_ptr<const StagedMemories::Right> right = staged->open(kWhere, true);
@@ -38,7 +38,7 @@ struct Copied {
 
 }  // namespace
 
-TEST_CASE("who revokes what another thread revokes waits for that one") {
+TEST_CASE("revoking waits for another thread that revokes the same") {
   Copied copied;
   Grant grant(copied.memory);
   auto first = std::async(std::launch::async, [&] { grant.revoke(); });
@@ -86,7 +86,7 @@ TEST_CASE("what is closed together waits together for copies") {
   const std::array both{first.memory.weak(), second.memory.weak()};
   auto closed = std::async(std::launch::async, [&] { WeakMemory::close(both); });
   while (!have_no_right(first, second)) std::this_thread::yield();
-  CHECK_FALSE(first.memory.withdrawn());  // of neither the copy was waited for until then
+  CHECK_FALSE(first.memory.withdrawn());  // neither waited for the copy before
   CHECK_FALSE(second.memory.withdrawn());
   CHECK(closed.wait_for(50ms) == std::future_status::timeout);
   second.copy.reset();

@@ -1,4 +1,4 @@
-// Durations: in which bucket they are counted, and what is read back.
+// Durations: the bucket in which they are counted, and the values read back.
 #include <doctest/doctest.h>
 
 #include <cmath>

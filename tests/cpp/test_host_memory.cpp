@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
 
-// A folder that stands for the root of a file system.
+// A folder that serves as the file system root.
 class Root {
  public:
   Root() {
@@ -69,13 +69,13 @@ TEST_CASE("a control group, its own or one above, leaves less") {
   CHECK(available_memory(root.path()) == 13);
 }
 
-TEST_CASE("where nothing is told nothing is limited") {
+TEST_CASE("without values from the kernel nothing is limited") {
   Root root;
   CHECK(available_memory(root.path()) == std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST_CASE("a buffer that this machine has no memory for is refused before a page is taken") {
-  // Should the check be missing, this limit stops the allocation instead of the machine.
+  // If the check were missing, this limit would stop the allocation instead of the machine.
   rlimit before{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
   const rlimit small{1 << 20, before.rlim_max};

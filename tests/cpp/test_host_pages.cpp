@@ -1,4 +1,4 @@
-// Pages of the host that are locked for GPUs, by blocks, up to a limit, by many threads at once.
+// Host pages locked for GPUs, in blocks, up to a limit, by many threads at once.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -16,7 +16,7 @@ namespace {
 using gpu::HostPages;
 using gpu::PageLock;
 
-// The table touches no page: so there need be none.
+// The table touches no page, so none need exist.
 constexpr std::uint64_t kBase = std::uint64_t{1} << 44;
 constexpr std::uint64_t kPage = 4096;
 constexpr std::uint64_t kBlock = PageLock::kBlock;
@@ -69,8 +69,7 @@ TEST_CASE_FIXTURE(Pages, "no more is locked than half of the memory") {
   CHECK(is(reach(other, 0, 1), {{0, kBlock}}));
 }
 
-TEST_CASE_FIXTURE(Pages,
-                  "pages that are let go of are locked anew, and its owner stays till then") {
+TEST_CASE_FIXTURE(Pages, "released pages are locked again, and their owner stays until then") {
   std::atomic<int> owners = 0;
   for (int i = 0; i < 200; ++i) {
     ++owners;
@@ -86,7 +85,7 @@ TEST_CASE_FIXTURE(Pages,
   CHECK(PageLock::all_nbytes() == 0);
 }
 
-TEST_CASE_FIXTURE(Pages, "threads lock and let go of the same pages") {
+TEST_CASE_FIXTURE(Pages, "threads lock and release the same pages") {
   std::vector<std::thread> threads;
   std::atomic<int> bad = 0;
   for (std::uint64_t t = 0; t < 4; ++t) {
@@ -107,7 +106,7 @@ TEST_CASE_FIXTURE(Pages, "threads lock and let go of the same pages") {
   CHECK(bad == 0);
 }
 
-TEST_CASE_FIXTURE(Pages, "a failure is no lock, and is told for a while") {
+TEST_CASE_FIXTURE(Pages, "a failure leaves no lock, and is remembered for a while") {
   HostPages pages({kBase, kBase + 10}, nullptr, true);
   cuda.refuses_registration = true;
   cuda.error = 2;

@@ -1,4 +1,4 @@
-// Somebody who has the address of an Endpoint, and tells the id of another of its Peers.
+// An impostor that has the address of an Endpoint, and claims the id of another of its Peers.
 #include <doctest/doctest.h>
 
 #include <filesystem>
@@ -41,7 +41,7 @@ TEST_CASE("a proof holds for its key and its connection alone") {
   CHECK_FALSE(proves(engine::IdProof{}, key.id(), prologue(1)));
 }
 
-// A couple, and what somebody who knows both addresses can say to the right one.
+// A couple, and what somebody who knows both addresses can send to the right one.
 struct Attacked : Couple {
   Hello of_left() const {
     Hello hello;
@@ -52,7 +52,7 @@ struct Attacked : Couple {
     hello.queue_pairs[0].mtu = IBV_MTU_4096;
     hello.receive_slots = kSlots;
     hello.slot_nbytes = kSlotNbytes;
-    hello.established = 0xffff;  // has seen more than the right one has
+    hello.established = 0xffff;  // more than the right one has seen
     return hello;
   }
   void check_refused(fuzz::Stranger& impostor) {
@@ -69,14 +69,14 @@ struct Attacked : Couple {
   }
 };
 
-TEST_CASE_FIXTURE(Attacked, "who tells the id of a Peer without a proof is refused") {
+TEST_CASE_FIXTURE(Attacked, "a claim of a Peer's id without a proof is refused") {
   auto impostor = fuzz::Stranger::dial(right.address());
   SUBCASE("none at all") { impostor.say(of_left()); }
   SUBCASE("of its own id") { impostor.greet(of_left()); }
   check_refused(impostor);
 }
 
-TEST_CASE_FIXTURE(Attacked, "who was shown a proof by a Peer cannot use it") {
+TEST_CASE_FIXTURE(Attacked, "a proof received from a Peer cannot be reused") {
   const EndpointKey key;
   const UniqueFd listener = engine::listen_tcp("127.0.0.1");
   engine::Address own = key.address();
@@ -126,7 +126,7 @@ TEST_CASE("whose connection is lost on its side alone takes its own place") {
   CHECK(second.peer->alive());
 }
 
-TEST_CASE("who asks for ever more queue pairs for kernels holds few descriptors") {
+TEST_CASE("endless requests for kernels' queue pairs hold few descriptors") {
   constexpr std::size_t kMost = 128;
   constexpr std::uint64_t kAsked = 600;
   engine::Endpoint endpoint(options("asked"));
@@ -151,7 +151,7 @@ TEST_CASE("who asks for ever more queue pairs for kernels holds few descriptors"
       if (answer->refusal.empty()) ++opened;
     }
     CHECK(opened == kMost);
-    // A socket each here, and for each one that the other side took.
+    // One socket here for each, and one that the other side accepted.
     CHECK(open_descriptors() <= before + 2 * kMost);
   }
   CHECK(eventually([&] { return open_descriptors() < before; }));

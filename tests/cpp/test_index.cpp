@@ -30,7 +30,7 @@ Slice random_slice(Generator& generator) {
   return slice;
 }
 
-// The positions start:stop:step selects, by walking in steps of one through every candidate.
+// The positions that start:stop:step selects, by testing every candidate.
 std::vector<std::int64_t> positions(const Slice& slice, std::int64_t size) {
   const auto resolve = [size](std::int64_t bound) { return bound < 0 ? bound + size : bound; };
   const std::int64_t stop = resolve(slice.stop);

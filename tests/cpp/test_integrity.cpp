@@ -1,5 +1,4 @@
-// Transfers that are compared end to end: checksums of arrays, who may ask for them, and the routes
-// of GPUs.
+// Transfers compared end to end: checksums of arrays, who may ask for them, and the GPU routes.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -58,7 +57,7 @@ TEST_CASE("parts of any array are summed up in C order") {
   }
 }
 
-TEST_CASE("checksums are told of what is registered, within its bounds, as long as it is") {
+TEST_CASE("checksums are given for registered memory, within its bounds, while it is registered") {
   Bytes bytes = counted(100, 9);
   const auto address = reinterpret_cast<std::uint64_t>(bytes.data());
   const auto memories = std::make_shared<engine::OwnMemories>();
@@ -114,7 +113,8 @@ engine::EndpointOptions checked(engine::EndpointOptions chosen) {
   return chosen;
 }
 
-// By p2p of GPUs; by soft0, which copies; and by both Endpoints, where no device reaches a GPU.
+// By p2p between GPUs; by soft0, which copies; and by both Endpoints, where no device reaches a
+// GPU.
 engine::EndpointOptions options_of(const char* name, const FakeCuda& cuda, const std::string& way) {
   if (way == "p2p") return checked(near(name, cuda));
   return checked(blind_options(name, cuda, {"soft0"}, way == "staged"));
@@ -124,7 +124,8 @@ struct CheckedCouple {
   explicit CheckedCouple(const std::string& way)
       : left(options_of("left", cuda, way)), right(options_of("right", cuda, way)) {}
 
-  // What is given back apart has the driver that is there then: not that of the next couple.
+  // Work on separate threads uses the driver current at that time: it must not be the next
+  // couple's.
   struct GivenBack {
     ~GivenBack() {
       const Deadline deadline = soon();
@@ -204,7 +205,7 @@ TEST_CASE("messages of arrays of GPUs are compared") {
   }
 }
 
-// Streams of the program, which do nothing before they are run.
+// Streams of the program, which do nothing until they are run.
 struct CheckedStreams : CheckedCouple {
   CheckedStreams() : CheckedCouple("p2p") {}
 
@@ -223,7 +224,7 @@ struct CheckedStreams : CheckedCouple {
     const auto done = [&] {
       return std::ranges::all_of(until, [](const auto& each) { return each->done(); });
     };
-    bool ran = false;  // to their ends: what a stream has not come to is kept for good
+    bool ran = false;  // to the end: work that a stream has not reached is leaked
     for (const Deadline deadline = soon(); !(ran && done()) && !deadline.passed();) {
       ran = true;
       for (void* each : streams) ran = cuda.copies.run(each) && ran;
@@ -244,7 +245,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "a checked write takes its turn in its stream,
   const auto written = write_in(work, *to_right, mine, far, Notification{5, 77});
   CHECK_FALSE(cuda.copies.run(work));
   CHECK(get(far) == Bytes(50000, std::byte{0xEE}));
-  // What the stream does next changes the array: not before it is compared.
+  // The stream's next work changes the array: not before it is compared.
   const RemoteMemory remote = next.remote();
   const Peer::Pair pair{&mine, &remote};
   const auto changed = to_right->read({&pair, 1}, in(work));
@@ -262,7 +263,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "streams that wait for each other's checked wr
     Peer& peer;
     Memory mine;
     Memory inbox;
-    void* work;   // waits for the other side's gate, and writes
+    void* work;   // waits for the other side's gate, then writes
     void* aside;  // opens the gate
   };
   const auto side = [&](engine::Endpoint& endpoint, Peer& peer) {
@@ -290,7 +291,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "streams that wait for each other's checked wr
 
 TEST_CASE_FIXTURE(CheckedStreams, "a call that would wait for a stream that waits is refused") {
   void* const work = stream();
-  const Memory known = array(left, 16);  // by which the GPU is
+  const Memory known = array(left, 16);  // identifies the GPU
   const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
   const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
   const RemoteMemory remote = far_host.remote();

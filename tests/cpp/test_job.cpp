@@ -20,8 +20,7 @@ struct Posted {
   std::size_t inlined = 0;
 };
 
-// Does what an adapter does with the chain: walks the elements of each request along its remote
-// range.
+// Executes the chain like an adapter: walks the elements of each request along its remote range.
 void execute(WorkChain& chain, const JobLimits& limits, Posted& posted) {
   if (chain.size() == 0) return;
   for (const ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {

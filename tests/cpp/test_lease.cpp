@@ -1,4 +1,4 @@
-// What many threads use until one closes it.
+// An object used by many threads until one closes it.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -26,7 +26,7 @@ struct Thing {
 
 }  // namespace
 
-TEST_CASE("what is closed is kept for who uses it, and for nobody else") {
+TEST_CASE("a closed object is kept for its users, and for nobody else") {
   std::atomic<int> ended{0};
   Lease<Thing> lease(std::make_shared<Thing>(ended));
   CHECK_FALSE(lease.closed());

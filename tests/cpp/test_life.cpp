@@ -1,4 +1,4 @@
-// What an object holds is released once, when nobody is inside any more.
+// An object releases what it holds once, when no thread is inside any more.
 #include <doctest/doctest.h>
 
 #include <atomic>

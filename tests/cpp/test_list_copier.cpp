@@ -1,4 +1,4 @@
-// Many copies by few launches, on a table without a GPU.
+// Many copies in few launches, on fake CUDA.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -107,7 +107,7 @@ TEST_CASE("nothing is left behind when making a copier fails") {
     } catch (const CudaError&) {
     }
     f.cuda.fail_at = 0;
-    const auto is_empty = [&] {  // kernels are given back by a thread of their own
+    const auto is_empty = [&] {  // kernels are released on a separate thread
       return f.device.use_count() == 1 && f.cuda.modules == 0 && f.cuda.copies.pinned() == 0 &&
              f.cuda.copies.events() == 0 && f.cuda.depth == 0;
     };

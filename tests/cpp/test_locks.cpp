@@ -1,4 +1,4 @@
-// The lock order is checked, and a lock out of order ends the program with both names.
+// The lock order is checked, and a violation aborts the program with both names.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace zerohop {
 namespace {
 
-// In any build, whether or not Mutex is one.
+// In any build, whether or not Mutex is ranked.
 template <Rank rank>
 using Checked = RankedMutex<rank, std::mutex>;
 using Outer = Checked<Rank::poller>;
@@ -34,7 +34,7 @@ struct Ending {
   std::string words;  // on stderr
 };
 
-// Of a child that runs `body`.
+// The result of a child that runs `body`.
 template <typename Body>
 Ending ending_of(Body body) {
   int ends[2];
@@ -42,7 +42,7 @@ Ending ending_of(Body body) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    ::signal(SIGABRT, SIG_DFL);  // doctest would make a report of it
+    ::signal(SIGABRT, SIG_DFL);  // else doctest would report it
     ::dup2(ends[1], STDERR_FILENO);
     body();
     ::_exit(0);
@@ -69,7 +69,7 @@ TEST_CASE("locks in order pass") {
       const std::lock_guard second(inner);
     }
     std::unique_lock second(inner);
-    if (!std::unique_lock(outer, std::try_to_lock)) ::_exit(1);  // cannot wait for anybody
+    if (!std::unique_lock(outer, std::try_to_lock)) ::_exit(1);  // never blocks
     second.unlock();                                             // not the last one taken
     second.lock();
     RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
@@ -132,7 +132,7 @@ TEST_CASE("a child takes no lock of its parent's, whether or not a thread of tha
   Inner inner;
   const Ending ending = ending_of([&] { const std::lock_guard lock(inner); });
   CHECK(ending.aborted);
-  CHECK(ending.words.find("fork: path_group of the parent is locked in a child") !=
+  CHECK(ending.words.find("fork: path_group of the parent is taken in a child") !=
         std::string::npos);
   RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
   CHECK(ending_of([&] { const std::shared_lock lock(shared); }).aborted);

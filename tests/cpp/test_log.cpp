@@ -1,4 +1,4 @@
-// What the log is told of connections and routes, and how often.
+// What is logged about connections and routes, and how often.
 #include <algorithm>
 #include <condition_variable>
 #include <mutex>
@@ -16,7 +16,7 @@ struct Line {
   std::string text;
 };
 
-// Keeps the log for as long as it lives; one at a time.
+// Collects the log during its lifetime; one at a time.
 class Keeper {
  public:
   Keeper() {
@@ -52,7 +52,7 @@ class Keeper {
   static inline std::vector<Line> lines_;
 };
 
-TEST_CASE("a connection is told when it is made and when it is left, on both sides") {
+TEST_CASE("a connection is logged when it is made and when it ends, on both sides") {
   const Keeper keeper;
   {
     Couple couple;
@@ -74,7 +74,7 @@ TEST_CASE("a connection is told when it is made and when it is left, on both sid
   }
 }
 
-TEST_CASE("a route is told once for each peer, with the reason") {
+TEST_CASE("a route is logged once for each peer, with the reason") {
   Couple couple;
   const Memory near = StagedCouple::host_array(couple.left, {100});
   const Memory far = StagedCouple::host_array(couple.right, {100});
@@ -87,7 +87,7 @@ TEST_CASE("a route is told once for each peer, with the reason") {
   CHECK(contains(told[0].text, "both arrays lie in host memory"));
 }
 
-TEST_CASE("causes are told once each, and not without end") {
+TEST_CASE("causes are reported once each, and not without end") {
   Causes causes;
   CHECK(causes.add("one"));
   CHECK(causes.add("two"));

@@ -1,5 +1,5 @@
-// A message, an open and a share cost a Control with hundreds of peers what they cost with ten: it
-// looks at the connection that they are about, not at all.
+// A message, an open and a share cost a Control with hundreds of peers as much as one with ten: it
+// visits the connection concerned, not all of them.
 #include <doctest/doctest.h>
 
 #include <deque>
@@ -16,7 +16,7 @@ using namespace zerohop::engine;
 
 constexpr std::uint32_t kPeers = 150;
 
-// Peers that stay as long as somebody calls beat().
+// Peers that stay alive while beat() is called.
 class Crowd {
  public:
   explicit Crowd(Station& station) : station_(station) {}
@@ -44,8 +44,8 @@ TEST_CASE("what one connection is about is found without a look at the others") 
   Crowd crowd(station);
   crowd.add(kPeers);
   const auto peers = station.control->peers();
-  // Ticks look at all, four times a second; what is counted here is so much that they are lost in
-  // it, also on a slow machine.
+  // Ticks visit all, four times a second; the counts here are so large that ticks do not matter,
+  // even on a slow machine.
   SUBCASE("a message") {
     constexpr std::uint64_t kMessages = 4000;
     const std::uint64_t before = station.control->looks();

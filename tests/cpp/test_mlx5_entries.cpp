@@ -1,5 +1,5 @@
-// What kernels will write into mlx5 queues, beside the structures of rdma-core's mlx5dv.h, byte for
-// byte; and beside what the software HCA makes of it.
+// Entries that kernels write into mlx5 queues, compared byte for byte with the structures of
+// rdma-core's mlx5dv.h, and with how the software HCA decodes them.
 #include <random>
 
 #include "direct_side.hpp"

@@ -1,5 +1,5 @@
-// A Peer as a process of this host: what it does while the other end cannot or will not answer, and
-// how it rings.
+// A Peer as a process of this host: its behaviour while the other end cannot or will not answer,
+// and how it rings.
 #include <doctest/doctest.h>
 
 #include <span>
@@ -13,7 +13,7 @@ using namespace zerohop::engine;
 
 namespace {
 
-// Nobody serves its local server but the test.
+// Only the test serves its local server.
 struct Owner {
   Board board;
   std::shared_ptr<shm::Exposures> exposures = std::make_shared<shm::Exposures>();
@@ -35,7 +35,7 @@ Neighbour::Reached reach_board(Neighbour& neighbour, Owner& owner) {
 
 }  // namespace
 
-TEST_CASE("a notification rings when somebody sleeps, and only then") {
+TEST_CASE("a notification rings when a thread sleeps, and only then") {
   Owner owner;
   Neighbour neighbour(owner.local_server.name(), owner.local_server.invite(),
                       std::make_shared<RouteBook>());
@@ -103,7 +103,7 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
   SUBCASE("forgotten now and then") {
     CHECK(neighbour.sweep() > 0);
     CHECK(neighbour.known(key) == nullptr);
-    CHECK(neighbour.sweep() == 0);  // a look at what ended, not at what is there
+    CHECK(neighbour.sweep() == 0);  // visits what ended, not all that exists
   }
   SUBCASE("forgotten with the session") {
     neighbour.leave();
@@ -111,7 +111,7 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
   }
 }
 
-TEST_CASE("who does not answer is counted, waited for once, and found when it does") {
+TEST_CASE("a peer that does not answer is counted, waited for once, and found when it does") {
   Owner owner;
   Neighbour neighbour(owner.local_server.name(), owner.local_server.invite(),
                       std::make_shared<RouteBook>());
@@ -145,7 +145,7 @@ TEST_CASE("a session that ended is begun anew after a while") {
   CHECK(reach_board(neighbour, owner).session);
 }
 
-TEST_CASE("who has left comes back no more") {
+TEST_CASE("a session that has ended does not come back") {
   Owner owner;
   Neighbour neighbour(owner.local_server.name(), owner.local_server.invite(),
                       std::make_shared<RouteBook>());

@@ -1,4 +1,4 @@
-// Mirrors of notes in the memory of a GPU, and what other GPUs of the process reach of them.
+// Mirrors of notes in GPU memory, and their accessibility to other GPUs of the process.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -35,7 +35,7 @@ TEST_CASE_FIXTURE(Mirrors, "another GPU reaches them where both have native atom
   const auto own = mirrors.of(first);
   REQUIRE(own.address != 0);
   CHECK(mirrors.of(second).address == own.address);
-  mirrors.settle(second);  // once and for all
+  mirrors.settle(second);  // settled once and for all
   CHECK(mirrors.where() == "in the memory of cuda:0");
 }
 

@@ -1,4 +1,5 @@
-// Ranges as a profiler gets them: NVTX loads a library that the environment names, and calls it.
+// Ranges as a profiler receives them: NVTX loads a library that the environment names, and calls
+// it.
 #include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 namespace zerohop::testing {
 namespace {
 
-// Made before the tool is loaded: destroyed behind its end.
+// Constructed before the tool is loaded: destroyed after it.
 trace::Range left_open;
 
 std::string tool_path() {

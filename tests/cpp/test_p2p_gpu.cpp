@@ -1,5 +1,5 @@
-// GPU memory of two processes of one host: the GPU copies between them, and nothing is taken away
-// from under it. On a table without a GPU, where copies happen no earlier than they are asked for.
+// GPU memory of two processes of one host: the GPU copies between them, and memory in use is never
+// freed. On fake CUDA, where copies run only when they are queried.
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -120,7 +120,7 @@ TEST_CASE_FIXTURE(GpuCouple, "the route names the other GPU, before and after") 
   const auto check = [&](int gpu, const char* name, const std::string& reason) {
     const Memory theirs = array(right, {1000}, true, gpu::MemoryKind::plain, nullptr, gpu);
     RemoteMemory remote = theirs.remote();
-    remote.device = name;  // as a process counts whose CUDA_VISIBLE_DEVICES are others
+    remote.device = name;  // as another process counts, with other CUDA_VISIBLE_DEVICES
     const engine::Route route = to_right->route(ours, remote);
     CHECK(route.reason ==
           "both processes are on this host, and cuda:0 copies from and to " + reason);
@@ -130,7 +130,7 @@ TEST_CASE_FIXTURE(GpuCouple, "the route names the other GPU, before and after") 
     CHECK(written->route().device == "cuda:0");
     const auto again = write(*to_right, ours, remote);
     finish(again);
-    CHECK(&again->route() == &written->route());  // made once
+    CHECK(&again->route() == &written->route());  // created once
     return route.gpus;
   };
   const std::pair<std::string, std::string> both{"ffff:ff:1f.7", "ffff:ff:1f.6"};
@@ -140,7 +140,7 @@ TEST_CASE_FIXTURE(GpuCouple, "the route names the other GPU, before and after") 
   CHECK(check(1, "cuda:0", "the peer's cuda:0 (cuda:1 in this process)") == both);
 }
 
-TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is told from one that is not seen") {
+TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is distinguished from one that is not visible") {
   cuda.gpus = 2;
   const Memory ours = array(left, {1000});
   const Memory theirs = array(right, {1000}, true, gpu::MemoryKind::plain, nullptr, 1);
@@ -148,7 +148,7 @@ TEST_CASE_FIXTURE(GpuCouple, "a GPU out of reach is told from one that is not se
   SUBCASE("not seen") {
     cuda.gpus = 1;
     CHECK(contains(to_right->route(ours, theirs.remote()).reason,
-                   "not by p2p, because its GPU is not among those that this process sees"));
+                   "not by p2p, because its GPU is not visible to this process"));
   }
   SUBCASE("no peer access") {
     const std::string reason = to_right->route(ours, theirs.remote()).reason;
@@ -256,7 +256,7 @@ TEST_CASE("whatever fails of the first copy, the next ones and notifications go 
     couple.cuda.fail_at = couple.cuda.calls + call;
     try {
       (void)write(*couple.to_right, ours, theirs.remote())->wait(soon());
-    } catch (const Error&) {  // of one that has another route it is none
+    } catch (const Error&) {  // an error for a transfer on another route
     }
     couple.cuda.fail_at = 0;
     finish(write(*couple.to_right, ours, theirs.remote(), Notification{1, 1}));
@@ -266,8 +266,7 @@ TEST_CASE("whatever fails of the first copy, the next ones and notifications go 
   }
 }
 
-TEST_CASE_FIXTURE(GpuCouple,
-                  "more copies than a stream takes wait for room, and no longer than told") {
+TEST_CASE_FIXTURE(GpuCouple, "more copies than a stream takes wait for room, within the timeout") {
   const Memory ours = array(left, {1000});
   const Memory theirs = array(right, {1000});
   const RemoteMemory remote = theirs.remote();
@@ -303,7 +302,7 @@ TEST_CASE_FIXTURE(GpuCouple, "an Endpoint that is closed leaves nothing to the p
 TEST_CASE_FIXTURE(GpuCouple, "a GPU that fails ends its transfers with its error") {
   const Memory ours = array(left, {1000});
   const Memory theirs = array(right, {1000});
-  finish(write(*to_right, ours, theirs.remote()));  // what is made once is made now
+  finish(write(*to_right, ours, theirs.remote()));  // creates everything that is created once
   SUBCASE("while it copies") {
     hang(true);
     const auto written = write(*to_right, ours, theirs.remote());
@@ -313,7 +312,7 @@ TEST_CASE_FIXTURE(GpuCouple, "a GPU that fails ends its transfers with its error
     CHECK(written->failure()->effect == Effect::some);
     hang(false);
   }
-  SUBCASE("when it is told to") {
+  SUBCASE("when a copy is started") {
     cuda.error = 700;
     for (int call = 1; call <= 4; ++call) {
       cuda.fail_at = cuda.calls + call;

@@ -1,6 +1,5 @@
-// Between the host's memory in one process and a GPU's in another of the same host: a GPU copies,
-// from and to page-locked memory. On a table without a GPU, where copies happen no earlier than
-// they are asked for.
+// Between host memory in one process and GPU memory in another of the same host: a GPU copies, from
+// and to page-locked memory. On fake CUDA, where copies run only when they are queried.
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -145,7 +144,7 @@ TEST_CASE_FIXTURE(Shapes, "columns, lists and pages go to the host") {
   CHECK(by_device() == 0);
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are told apart") {
+TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are distinguished") {
   const Memory host = plain(left, {1000});
   const Memory gpu = array(left, {1000});
   const Memory far_array = array(right, {1000});
@@ -260,7 +259,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "plain memory of the peer is left to the device
   finish(written);
   CHECK(written->route().kind != "p2p");
   CHECK(content(theirs) == bytes);
-  finish(read(*to_left, theirs, ours.remote()));  // from its side it goes
+  finish(read(*to_left, theirs, ours.remote()));  // the other direction works
   CHECK(to_left->route(theirs, ours.remote()).kind == "p2p");
 }
 
@@ -333,7 +332,7 @@ TEST_CASE("whatever fails of the first copy, the next ones and notifications go 
       couple.cuda.fail_at = couple.cuda.calls + call;
       try {
         (void)write(*couple.to_right, ours, theirs.remote())->wait(soon());
-      } catch (const Error&) {  // of one that has another route it is none
+      } catch (const Error&) {  // an error for a transfer on another route
       }
       couple.cuda.fail_at = 0;
       finish(write(*couple.to_right, ours, theirs.remote(), Notification{1, 1}));

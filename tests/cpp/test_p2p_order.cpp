@@ -1,4 +1,4 @@
-// The order between what devices carry and what is copied without them.
+// The order between transfers through devices and copies without them.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using namespace zerohop::testing;
 
 namespace {
 
-// soft0, which passes for an adapter: what it has acknowledged may not be visible yet.
+// soft0, posing as an adapter: what it has acknowledged may not be visible yet.
 std::vector<DeviceChoice> adapter() {
   auto table = std::make_shared<driver::Verbs>(*softhca::verbs());
   table->reg_copied_mr = nullptr;
@@ -57,7 +57,7 @@ void finish(const engine::Transferring& transfer) {
   (void)transfer->result();
 }
 
-// Keeps the progress thread of the right endpoint where it is.
+// Blocks the progress thread of the right endpoint.
 class Blocked {
  public:
   explicit Blocked(Neighbours& pair)
@@ -96,7 +96,7 @@ TEST_CASE("a notification without a device does not overtake what an adapter onl
     finish(pair.write("p2p", Notification{1, 2}));
     CHECK(pair.work_requests() == before + (software ? 0 : 1));
     CHECK(pair.right.wait_notify(1, 1, false, soon()).first == 1);
-    // As soon as the peer has told that it came, later ones need no device again.
+    // Once the peer has confirmed its arrival, later ones need no device.
     const Deadline bound = soon();
     for (std::uint64_t posted = 0; posted != pair.work_requests();) {
       REQUIRE_FALSE(bound.passed());
@@ -109,7 +109,7 @@ TEST_CASE("a notification without a device does not overtake what an adapter onl
 TEST_CASE("what is put has no Transfer where it ends in the call, and overtakes nothing") {
   Neighbours pair(/*software=*/false);
   const Peer::Pair over{&pair.source, &pair.far};
-  const auto told = pair.to_right->notify({1, 1});  // the first one by a route is told of
+  const auto told = pair.to_right->notify({1, 1});  // the first one on a route is confirmed
   finish(told);
   finish(pair.write("p2p"));
   const auto& notifications = told->route().stats->notifications;
@@ -135,7 +135,7 @@ TEST_CASE("bytes that nobody has registered are put by p2p, or not at all") {
   const Peer::Parts parts{head, body};
   const auto* const there = reinterpret_cast<const std::byte*>(pair.target.layout().address);
   const auto put = [&](const RemoteMemory& to) { return pair.to_right->put(parts, to, {1, 5}); };
-  CHECK_FALSE(put(pair.far));  // the way there is not open yet
+  CHECK_FALSE(put(pair.far));  // the route is not open yet
   finish(pair.write("p2p"));
   CHECK(*there == std::byte{0});
   CHECK(pair.right.peek_notify(1) == 0);
@@ -180,7 +180,7 @@ TEST_CASE("what devices are found not to have to do is asked again when a queue 
   CHECK(pair.write("")->route().kind == "host");
 }
 
-TEST_CASE("an error of a notification that waits for a device tells that its data was copied") {
+TEST_CASE("an error of a notification that waits for a device states that its data was copied") {
   for (const bool copied : {true, false}) {
     CAPTURE(copied);
     Neighbours pair(/*software=*/true);

@@ -1,5 +1,5 @@
-// Which memory of the host is page-locked for the copies of GPUs, for how long, and what happens
-// where it cannot be; and which GPU copies.
+// Which host memory is page-locked for copies by GPUs, for how long, and what happens where it
+// cannot be; and which GPU copies.
 #include <algorithm>
 #include <thread>
 
@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "an array that is registered for each call has 
   }
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "the peer's pages are let go of once it has closed them") {
+TEST_CASE_FIXTURE(HostGpuCouple, "the peer's pages are released once it has closed them") {
   const Memory ours = array(left, {1000});
   Memory theirs = mapped(right, {1000});
   const auto before = cuda.copies.registered().size();
@@ -99,7 +99,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "what cannot be locked is left to the device, w
     const auto written = write(*to_right, ours, remote);
     CHECK(written->route().kind != "p2p");
     finish(written);
-    CHECK(cuda.registrations == calls);  // not tried each time
+    CHECK(cuda.registrations == calls);  // not retried each time
     cuda.refuses_registration = false;
   };
   const Bytes bytes = counted(1000, 4);
@@ -125,7 +125,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "pages that are mapped read-only are locked to 
   CHECK(contains(
       message_of<std::invalid_argument>([&] { (void)read(*to_right, fixed, theirs.remote()); }),
       "read-only array"));
-  const Memory other = part(left, pages, 2000, {1000});  // that says it could be written
+  const Memory other = part(left, pages, 2000, {1000});  // claims to be writable
   CHECK(contains(why_not(other, theirs), "its pages are page-locked to be read only"));
 }
 
@@ -191,7 +191,7 @@ struct Choice : HostGpuCouple {
 TEST_CASE_FIXTURE(Choice, "a host's array is copied by the very GPU that the other one lies on") {
   const Memory theirs = far(1);
   RemoteMemory remote = theirs.remote();
-  remote.device = "cuda:5";  // as a process counts whose CUDA_VISIBLE_DEVICES are others
+  remote.device = "cuda:5";  // as another process counts, with other CUDA_VISIBLE_DEVICES
   const engine::Route route = to_right->route(ours, remote);
   CHECK(route.device == "cuda:1");
   CHECK(contains(route.reason, "the peer's cuda:5, which is the same GPU"));
@@ -202,7 +202,7 @@ TEST_CASE_FIXTURE(Choice, "a host's array is copied by the very GPU that the oth
 }
 
 TEST_CASE_FIXTURE(Choice, "a GPU that is not seen here is reached by the first that can") {
-  // By descriptor: an address alone would do for this very process.
+  // By descriptor: within one process an address would suffice.
   const Memory theirs = right.empty(std::vector<std::int64_t>{1000}, kByte, "cuda:1");
   cuda.gpus = 1;
   const engine::Route route = to_right->route(ours, theirs.remote());
@@ -238,7 +238,7 @@ TEST_CASE_FIXTURE(Choice, "a process without a GPU leaves it to the device") {
 TEST_CASE_FIXTURE(Choice, "a GPU with other addresses for the host's memory does not copy it") {
   cuda.attributes[driver::kCudaSameRegisteredAddress] = 0;
   const Memory theirs = far(0);
-  CHECK(contains(why_not(ours, theirs), "has other addresses for the host's memory"));
+  CHECK(contains(why_not(ours, theirs), "has other addresses for host memory"));
   finish(write(*to_right, ours, theirs.remote()));
 }
 

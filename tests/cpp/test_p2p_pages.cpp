@@ -1,4 +1,4 @@
-// Lists of pages between processes of one host: what the GPU copies, and the host's memory.
+// Lists of pages between processes of one host, in GPU and host memory.
 #include <algorithm>
 #include <atomic>
 #include <future>
@@ -23,14 +23,14 @@ Indices all_pages() {
   return all;
 }
 
-// No two that follow one another do so in both lists.
+// No two neighbours are adjacent in both lists.
 Indices mixed(std::int64_t step) {
   Indices pages;
   for (std::int64_t k = 0; k < kPages; ++k) pages.push_back(k * step % kPages);
   return pages;
 }
 
-// The pages where the lists say, in what was poisoned.
+// The listed pages, in poisoned memory.
 Bytes moved(const Bytes& from, const Indices& source, const Indices& target) {
   Bytes to(from.size(), std::byte{0xEE});
   for (std::size_t k = 0; k < source.size(); ++k) {
@@ -46,7 +46,7 @@ struct PageCouple : GpuCouple {
   const Indices ours = mixed(7);
   const Indices theirs = mixed(11);
 
-  // Three allocations one behind the other: chunks that a page lies across.
+  // Three adjacent allocations: pages span the chunks.
   Memory in_chunks(engine::Endpoint& endpoint) {
     constexpr std::uint64_t kChunk = kPages * kPageBytes / 3 + 4;
     Layout layout = Layout::contiguous(0, kByte, std::vector<std::int64_t>{kPages, kPageBytes});
@@ -199,7 +199,7 @@ TEST_CASE_FIXTURE(PageCouple, "rights and bounds are kept") {
 }
 
 TEST_CASE_FIXTURE(PageCouple, "a list that waits for a GPU that hangs holds up no other call") {
-  constexpr std::int64_t kMany = 40000;  // in more launches than are under way at once
+  constexpr std::int64_t kMany = 40000;  // in more launches than are in progress at once
   const Memory local = array(left, {kMany, 8});
   const Memory far = array(right, {kMany, 8});
   const RemoteMemory remote = far.remote();

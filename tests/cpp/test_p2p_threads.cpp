@@ -1,4 +1,4 @@
-// Several threads that write to one process of this host, while devices write as well and memory is
+// Several threads write to one process of this host, while devices write as well and memory is
 // closed.
 #include <doctest/doctest.h>
 
@@ -27,7 +27,7 @@ EndpointOptions near(const char* name) {
 }
 
 struct Neighbours {
-  // One row, to which no other thread writes.
+  // One row, written by no other thread.
   engine::Transferring write(int row, const char* require = "") {
     const Index index = std::int64_t{row};
     const Memory from = source.slice({&index, 1});
@@ -35,7 +35,7 @@ struct Neighbours {
     const Peer::Pair pair{&from, &to};
     return to_right->write({&pair, 1}, {.notify = {}, .require = require, .timeout = {}});
   }
-  // Each thread writes until it may not any more, which is after `close` was called.
+  // Each thread writes until it is refused, which happens after `close` was called.
   template <typename Close>
   void write_until(Close close);
 

@@ -1,4 +1,4 @@
-// Long copies to several Peers: one that cannot go on holds up its own Peer's, and no other's.
+// Long copies to several Peers: one that cannot continue delays only its own Peer's.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -18,7 +18,7 @@ using namespace zerohop::testing;
 
 namespace {
 
-constexpr std::int64_t kNbytes = 5'000'000;  // longer than what is copied in the call, or at once
+constexpr std::int64_t kNbytes = 5'000'000;  // more than is copied within the call, or at once
 
 EndpointOptions near(const char* name) {
   EndpointOptions chosen = options(name);
@@ -40,7 +40,7 @@ struct Far {
   RemoteMemory there = memory.remote();
 };
 
-// Threads of this process that are at work in a Peer's memory, as many as may be at once.
+// Threads of this process that access a Peer's memory, as many as may at once.
 class Crowd {
  public:
   explicit Crowd(Peer& peer) {
@@ -81,7 +81,7 @@ TEST_CASE("long copies to one Peer go on while those to another cannot") {
   REQUIRE(b.write(source)->wait(soon()));
 
   std::mutex mutex;
-  std::string ended;  // whose copy, in that order
+  std::string ended;  // whose copy ended, in order
   const auto tell = [&](char name) {
     return [&, name] {
       const std::lock_guard lock(mutex);

@@ -21,7 +21,7 @@ using Indices = std::vector<std::int64_t>;
 
 constexpr std::uint64_t kMiB = 1 << 20;
 
-// Arrays that nobody registers: only their layouts matter here.
+// Arrays that are never registered: only their layouts matter here.
 struct Arrays {
   Memory local;
   RemoteMemory remote;
@@ -149,7 +149,7 @@ TEST_CASE("what does not fit is refused by name and position") {
                  "the destination has no first axis"));
 }
 
-// Chunks of another process's memory, one behind the other there, but not here.
+// Chunks of another process's memory, adjacent there, but not here.
 struct Chunks {
   static constexpr std::uint64_t kBegin = 0x7f0000000000;
   static constexpr std::uint64_t kNbytes = 2 * kMiB;

@@ -1,4 +1,4 @@
-// GPU memory on its way from one process to another, on a table without a GPU.
+// GPU memory exported from one process to another, on fake CUDA.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ namespace {
 using testing::eventually;
 using testing::FakeCuda;
 
-// Buffers go when the GPU is idle, on a thread of their own: the table must outlive that.
+// Buffers are freed when the GPU is idle, on a separate thread: the table must outlive that.
 struct Fixture {
   FakeCuda cuda;
   std::shared_ptr<Device> device = Device::open(cuda.table(), 0);

@@ -1,4 +1,4 @@
-// When the progress thread polls what others have under way.
+// When the progress thread polls operations that others have in progress.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -29,11 +29,11 @@ TEST_CASE("the progress thread keeps out of the way of work that is begun one af
   poller.note_begun();
   CHECK(poller.serve() == std::chrono::milliseconds(0));
   CHECK(source->polls == 1);
-  CHECK(poller.looks());  // again, by itself
+  CHECK(poller.looks());  // polls again, by itself
   (void)poller.serve();   // none was begun meanwhile
   CHECK(source->polls == 2);
   poller.note_begun();
-  *sleepers = 1;  // who relies on it
+  *sleepers = 1;  // relies on the progress thread
   (void)poller.serve();
   CHECK(source->polls == 3);
 }

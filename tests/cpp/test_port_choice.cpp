@@ -88,7 +88,7 @@ TEST_CASE("InfiniBand has GIDs of its own, and none without a subnet manager") {
   CHECK(contains(lack_of_gid({}, false, {}), "subnet manager"));
 }
 
-TEST_CASE("a library that does not tell the kinds gives the GID that reaches farthest") {
+TEST_CASE("a library that does not report the kinds gives the GID that reaches farthest") {
   const std::vector<Gid> gids{entry(0, GidKind::unknown, "fe80::1"),
                               entry(1, GidKind::unknown, "::ffff:10.0.0.1")};
   CHECK(find_gid(gids, true, {})->index == 1);
@@ -114,7 +114,7 @@ TEST_CASE("all ports are tried, or the one that is asked for") {
   CHECK(contains(refusal([] { ports_to_try(0, {}, "mlx5_0"); }, EINVAL), "mlx5_0 has no port"));
 }
 
-// Of a device with these ports: what the wish leads to.
+// The choice for that wish among these ports.
 struct TwoPorts {
   testing::FakeVerbs fake;
   TwoPorts() { fake.adapters[0].ports = {fake.port, fake.port}; }

@@ -1,4 +1,4 @@
-// Entries that kernels write, carried out by a thread of the host.
+// Entries that kernels write, executed by a host thread.
 #include <doctest/doctest.h>
 
 #include <algorithm>

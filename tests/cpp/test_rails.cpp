@@ -30,7 +30,7 @@ TEST_CASE("shares cover all bytes once, on every rail of the mask") {
     if (nbytes <= kStripe) CHECK(striping.stripes().size() == 1);
   }
   CHECK(Striping(100, 0b110, kStripe, 2).stripes()[0].rail == 2);  // the nearest
-  CHECK(Striping(100, 0b110, kStripe, 0).stripes()[0].rail == 1);  // it is not there
+  CHECK(Striping(100, 0b110, kStripe, 0).stripes()[0].rail == 1);  // the nearest is not there
 }
 
 TEST_CASE("runs that are skipped are those that next() would give") {
@@ -65,8 +65,7 @@ TEST_CASE("runs that are skipped are those that next() would give") {
 
 namespace {
 
-// Two endpoints of which the left one holds memory on any of `nodes` for nearest to its second
-// rail.
+// Two endpoints; for the left one, memory on any of `nodes` is nearest to its second rail.
 struct Near {
   explicit Near(const std::vector<int>& nodes) : left(chosen(nodes)) {}
   static EndpointOptions chosen(const std::vector<int>& nodes) {
@@ -85,7 +84,7 @@ struct Near {
 
 TEST_CASE("a small transfer of host memory takes the rail nearest to its NUMA node, and says so") {
   std::vector<int> all(65);
-  std::iota(all.begin(), all.end(), -1);  // -1: the kernel does not tell
+  std::iota(all.begin(), all.end(), -1);  // -1: the kernel gives no node
   Near near(all);
   finish(write(*near.to_right, near.from, near.to.remote()));
   CHECK(bytes_out(*near.to_right, 0) == 0);

@@ -1,4 +1,4 @@
-// Endpoints on two devices each: a rail lost and found again, and what becomes of its transfers.
+// Endpoints on two devices each: a rail lost and recovered, and its transfers.
 #include <cstring>
 #include <future>
 #include <string>
@@ -16,7 +16,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   const Memory from = bytes(rails.left, 200'000);
   const Memory to = bytes(rails.right, 200'000);
   fill(from, 1);
-  // The second rail stands still: its queue pair is fresh and not connected yet.
+  // The second rail is blocked: its queue pair is fresh and not connected yet.
   rails.to_right->rails().path(1)->renew();
   const auto transfer = write(*rails.to_right, from, to.remote(), Notification{9, 1});
   const auto late = rails.to_right->notify({10, 1});
@@ -24,7 +24,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
                   TransferTimeout);
   CHECK(!transfer->done());
   CHECK(!late->done());
-  // Its end: the transfer fails, and no notification of it is ever seen.
+  // The transfer fails, and its notification is never seen.
   rails.to_right->rails().path(1)->give_up("the wire was cut");
   REQUIRE(transfer->wait(soon()));
   REQUIRE(late->wait(soon()));
@@ -36,11 +36,11 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   CHECK(rails.right.peek_notify(10) == 0);
 }
 
-TEST_CASE("who is cut off between its shares is told that something was written") {
+TEST_CASE("a transfer cut off between its shares reports that something was written") {
   Rails2 rails;
   const Memory from = bytes(rails.left, 200'000);
   const Memory to = bytes(rails.right, 200'000);
-  rails.to_right->rails().path(1)->renew();  // stands still
+  rails.to_right->rails().path(1)->renew();  // blocked
   SUBCASE("by the end of the peer") {
     const auto transfer = write(*rails.to_right, from, to.remote());
     rails.right.close(within(0));
@@ -76,7 +76,7 @@ TEST_CASE("a rail that was closed is not waited for where another may come back"
   });
   rails.to_right->rails()
       .path(0)
-      ->settle();  // as when the peer says that it has left the rail, too
+      ->settle();  // as when the peer reports that it has left the rail, too
   finish(write(*rails.to_right, from, to.remote(), Notification{3, 1}));  // over the other
   rails.to_right->rails().path(1)->give_up("the wire was cut");
   const auto pending = write(*rails.to_right, from, to.remote(), Notification{4, 1});
@@ -91,7 +91,7 @@ TEST_CASE("later transfers wait until what failed cannot arrive any more") {
   Rails2 rails;
   const Memory from = bytes(rails.left, 100);
   const Memory to = bytes(rails.right, 100);
-  // The progress thread of the right end stands still, which alone can put its queue pair away.
+  // Blocks the progress thread of the right end, which alone can destroy its queue pair.
   std::promise<void> entered;
   std::promise<void> leave;
   const auto received = rails.to_left->receive(to, 5);
@@ -171,10 +171,10 @@ TEST_CASE("one rail fails in mid-transfer: its transfers fail, later ones take t
     } catch (const VerbsError& error) {
       CHECK(error.effect() != Effect::nothing);
       CHECK(std::string(error.what()).find("the wire was cut") != std::string::npos);
-      // The answer alone may have been cut off: all was done, the notification too.
+      // Only the answer may have been cut off: everything was done, including the notification.
       if (error.effect() != Effect::all) CHECK(rails.right.peek_notify(20u + rail) == 0);
     }
-    // Whatever serves now, transfers go on, with their notifications.
+    // Whatever rails serve now, transfers continue, with their notifications.
     finish(write(*rails.to_right, from, to.remote(), Notification{30u + rail, 1}));
     CHECK(rails.right.wait_notify(30u + rail, 1, true, soon()).second == 1);
     CHECK(equal(from, to));

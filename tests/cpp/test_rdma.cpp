@@ -21,7 +21,7 @@ bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-// The message of the VerbsError that `call` throws; empty when it throws none.
+// The message of the VerbsError that `call` throws; empty if it throws none.
 template <typename Call>
 std::string message_of(Call call) {
   try {
@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(Fixture, "a device is found by name and its descriptors never 
       contains(message_of([&] { Device::open(fake.table(), "fake0", {.port = 2}); }), "no port 2"));
 }
 
-TEST_CASE("an async event is told with its place, cause and remedy") {
+TEST_CASE("an async event is reported with its place, cause and remedy") {
   const auto told = [](ibv_event_type type, std::uint32_t qp, int port) {
     return describe(AsyncEvent{type, qp, port}, "mlx5_0");
   };
@@ -79,7 +79,7 @@ TEST_CASE("an async event is told with its place, cause and remedy") {
     const bool ends = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
     CHECK(ends_device(static_cast<ibv_event_type>(type)) == ends);
     if (ends) CHECK(is_trouble(static_cast<ibv_event_type>(type)));
-    // "..., which is harmless", "..., of which zerohop has none": nothing to be done.
+    // "..., which is harmless", "..., of which zerohop has none": no action needed.
     const std::string help = event_help(static_cast<ibv_event_type>(type));
     if (contains(help, "harmless")) CHECK_FALSE(is_trouble(static_cast<ibv_event_type>(type)));
   }
@@ -112,7 +112,7 @@ TEST_CASE_FIXTURE(Fixture, "async events are decoded, then acknowledged") {
 
 TEST_CASE_FIXTURE(Fixture, "a device whose place in /sys is gone is being removed") {
   char* place = device->context()->device->dev_path;
-  CHECK_FALSE(device->is_being_removed());  // it has no place, as a software device of ours
+  CHECK_FALSE(device->is_being_removed());  // like our software device, it has no directory
   std::strcpy(place, "/");
   CHECK_FALSE(device->is_being_removed());
   std::strcpy(place, "/sys/class/infiniband_verbs/was here");

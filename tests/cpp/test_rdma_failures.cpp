@@ -1,4 +1,4 @@
-// Every call of a full set-up fails once: a typed error comes out and nothing is leaked.
+// Every call of a complete set-up fails once: a typed error is raised and nothing leaks.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -51,8 +51,8 @@ Outcome outcome_of(const FakeVerbs& fake) {
     set_up(fake);
     return Outcome::passed;
   } catch (const VerbsError& error) {
-    // A device that answers ENOSYS has no devices at all: then the name is what is wrong. EINVAL
-    // for a GID means one of another network namespace: then there is none to choose from.
+    // A device that answers ENOSYS has no devices at all: then the name is wrong. EINVAL for a GID
+    // means one of another network namespace: then there is none to choose from.
     int code = fake.error_number == ENOSYS ? ENODEV : fake.error_number;
     if (fake.failed == "query_gid" && fake.error_number == EINVAL) code = ENODATA;
     CHECK(error.code() == code);
@@ -63,12 +63,12 @@ Outcome outcome_of(const FakeVerbs& fake) {
   }
 }
 
-// What a failure of `function` must lead to.
+// The required outcome when `function` fails.
 Outcome expected(const std::string& function, int error_number) {
   if (function == "reg_mr") return Outcome::registration_error;
   const bool asks_again = error_number == EINVAL || error_number == ENOMEM;
   if (function == "create_qp" && asks_again) return Outcome::passed;  // with less inline data
-  if (function == "query_gid_table") return Outcome::passed;  // then each entry is asked for
+  if (function == "query_gid_table") return Outcome::passed;          // then each entry is queried
   return Outcome::verbs_error;
 }
 

@@ -1,4 +1,4 @@
-// Recordings: what transfers and notifications leave in one, and what happens when it is full.
+// Recordings: the events of transfers and notifications, and what happens when it is full.
 #include <algorithm>
 #include <thread>
 
@@ -19,7 +19,7 @@ struct Recorded {
   std::uint32_t slot, value;
 };
 
-// Records for as long as it lives; one at a time.
+// Records during its lifetime; one at a time.
 class Recorder {
  public:
   explicit Recorder(std::size_t most = 100) : recording_(std::make_shared<Recording>(most)) {
@@ -89,7 +89,7 @@ TEST_CASE("transfers and notifications that were taken, and nothing for a look i
   CHECK(recorder.dropped() == 0);
 }
 
-TEST_CASE_FIXTURE(GpuCouple, "what is still under way has begun and not ended") {
+TEST_CASE_FIXTURE(GpuCouple, "an operation in progress has begun and not ended") {
   const Memory near = array(left, {5000});
   const Memory far = array(right, {5000});
   const Recorder recorder;

@@ -1,4 +1,4 @@
-// Every branch of the decision how GPU memory is registered, from facts alone.
+// Every branch of the decision how to register GPU memory, from facts alone.
 #include <doctest/doctest.h>
 
 #include <cerrno>
@@ -15,7 +15,7 @@ using gpu::MemoryKind;
 using Way = RegistrationWay;
 using Demand = RegistrationDemand;
 
-// Everything works: each test takes something away.
+// Everything works: each test removes something.
 PairFacts sound_pair() {
   PairFacts pair;
   pair.adapter = "mlx5_0";
@@ -66,8 +66,8 @@ TEST_CASE("dma-buf comes first, and each way can be had by asking for it") {
   check_says(c.choose(Demand::staged), Way::staged, "asked for");
 }
 
-// Without dma-buf the choice falls to peermem, naming why; asked for it is refused with the fix;
-// without peermem too it is staged, naming both.
+// Without dma-buf the choice is peermem, with the reason; a demand for dma-buf is refused with the
+// remedy; without peermem as well it is staged, with both reasons.
 void check_no_dmabuf(Case c, const std::string& fix) {
   check_says(c.choose(Demand::automatic), Way::peermem, fix);
   check_says(c.choose(Demand::dmabuf), Way::refused, fix);
@@ -173,7 +173,7 @@ TEST_CASE("each lack of peer memory is named with its fix") {
   check_says(c.choose(Demand::automatic), Way::dmabuf, "dma-buf");
 }
 
-// No way at all: staged, refused if one is asked for; and the fix of the one cause is said once.
+// No way at all: staged, or refused on demand; the remedy of the one cause appears once.
 void check_unreachable(Case c, const std::string& fix) {
   check_says(c.choose(Demand::automatic), Way::staged, fix);
   CHECK(!contains(c.choose(Demand::automatic).reason, "no peer memory"));

@@ -1,4 +1,4 @@
-// Registrations while a driver takes its time for one: who waits for it, and who does not.
+// Registrations during a slow driver call: which threads wait for it, and which do not.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -19,7 +19,7 @@ namespace {
 
 using testing::eventually;
 
-// A driver that is at work on the registration at one address until it is told to go on.
+// A driver that works on the registration at one address until told to continue.
 class SlowDriver {
  public:
   SlowDriver(FakeVerbs& verbs, std::uint64_t address) {
@@ -66,7 +66,7 @@ TEST_CASE_FIXTURE(Fixture, "a driver that takes its time for one array holds up 
   driver.await();
   const auto other = get(there);
   CHECK(other->covered().begin == there);
-  CHECK(get(there) == other);  // what is known is found meanwhile
+  CHECK(get(there) == other);  // known registrations are found meanwhile
   driver.go_on();
   CHECK(slow.get()->covered().begin == here);
 }
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(Fixture, "the same memory is registered once, by whomever at o
   CHECK(registered == 1);
 }
 
-TEST_CASE_FIXTURE(Fixture, "who waited for a registration that fails tries by itself") {
+TEST_CASE_FIXTURE(Fixture, "a thread that waited for a failed registration tries itself") {
   SlowDriver driver(verbs, here);
   verbs.fail_at = verbs.calls + 1;
   verbs.error_number = ENOMEM;
@@ -133,7 +133,7 @@ TEST_CASE_FIXTURE(GpuFixture, "the same memory of a GPU is registered once, by w
   driver.await();
   const int calls = cuda.calls;
   auto second = std::async(std::launch::async, [&] { return get(at, 4096); });
-  CHECK(eventually([&] { return cuda.calls > calls; }));  // it asks what is there
+  CHECK(eventually([&] { return cuda.calls > calls; }));  // it queries the memory
   driver.go_on();
   const Registered one = first.get();
   CHECK(second.get().region.get() == one.region.get());

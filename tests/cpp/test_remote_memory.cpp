@@ -52,7 +52,7 @@ TEST_CASE("damaged bytes are refused, or describe memory inside the registered r
       CHECK((extent.begin == extent.end ||
              (extent.begin >= memory.begin && extent.end <= memory.end)));
     } catch (const ProtocolError&) {
-      CHECK(true);  // refused with the one type that stands for damaged bytes
+      CHECK(true);  // refused with the type for damaged bytes
     }
   });
 }
@@ -65,7 +65,7 @@ TEST_CASE("an array that leaves its registered range is refused") {
 
 TEST_CASE("a RemoteMemory of more rails than there may be is refused") {
   auto bytes = sample().to_bytes();
-  constexpr std::size_t kCountAt = 4 + 16;  // behind magic and endpoint
+  constexpr std::size_t kCountAt = 4 + 16;  // after magic and endpoint
   REQUIRE(bytes[kCountAt] == std::byte{3});
   bytes[kCountAt] = std::byte{kMaxRails + 1};
   bytes.resize(bytes.size() + 64);

@@ -1,4 +1,4 @@
-// What cannot be thrown is reported, also by who has no memory left to word it.
+// Failures that cannot be thrown are reported, even without memory to compose the text.
 #include <doctest/doctest.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The calls of kernels by the way of a ring, by threads of the CPU: the software HCA executes what
-// they write, as an adapter would, and nothing else is between the two.
+// The calls of kernels through a ring, by CPU threads: the software HCA executes what they write,
+// like an adapter, with nothing in between.
 #include <doctest/doctest.h>
 
 #include <set>
@@ -23,7 +23,7 @@ std::uint64_t address(const T* at) {
   return reinterpret_cast<std::uint64_t>(at);
 }
 
-// The arrays are the buffers of both sides; behind the remote one lie its notes.
+// The arrays are the buffers of both sides; the remote one is followed by its notes.
 struct Direct {
   static constexpr std::uint32_t kSlots = 16;
   DirectPair pair;

@@ -1,4 +1,4 @@
-// What was counted with a Peer stays when it is gone.
+// Counters of a Peer outlive it.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -14,7 +14,7 @@ using engine::RouteBooks;
 
 const RouteBook::Name kHost{"host", "soft0"};
 
-// A Peer that wrote once, and may have left something under way.
+// A Peer that wrote once, and may have left something in progress.
 void session(RouteBooks& books, const std::string& name, int under_way = 0) {
   const auto book = books.open();
   books.connected(book, name);
@@ -43,7 +43,7 @@ TEST_CASE("a peer counts while it is there and when it is gone, and not twice") 
   CHECK(writes(reading) == 1);
 
   books.ended(book, "its network was cut");
-  books.ended(book, "it was closed");  // whoever comes second has nothing to say
+  books.ended(book, "it was closed");  // the second caller changes nothing
   reading = books.read();
   REQUIRE(reading.connections.size() == 1);
   CHECK(reading.connections[0].ended == "its network was cut");
@@ -58,7 +58,7 @@ TEST_CASE("of a peer that was never connected nothing stays") {
   CHECK(books.read().sums.empty());
 }
 
-TEST_CASE("of many that are gone the last are told of, and all are counted") {
+TEST_CASE("of many that are gone the last are listed, and all are counted") {
   constexpr std::size_t kVisits = RouteBooks::kEndedKept + 100;
   RouteBooks books;
   for (std::size_t i = 0; i < kVisits; ++i) session(books, "client " + std::to_string(i));
@@ -82,13 +82,13 @@ TEST_CASE("what is counted by a name does not fall when that peer comes and goes
   }
 }
 
-TEST_CASE("what would end unseen is under way no more") {
+TEST_CASE("what would end unseen is no longer in progress") {
   RouteBooks books;
   for (std::size_t i = 0; i <= RouteBooks::kEndedKept; ++i) {
     session(books, "client " + std::to_string(i), 1);
   }
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
-  session(books, "client 5", 1);  // again: the one before may not end any more
+  session(books, "client 5", 1);  // again: the one before can no longer end
   CHECK(books.read().sums.at(kHost)->under_way == RouteBooks::kEndedKept);
 }
 

@@ -1,4 +1,4 @@
-// What is counted of each route: begun, under way, ended with an error.
+// Counters of each route: begun, in progress, ended with an error.
 #include <algorithm>
 #include <future>
 
@@ -43,7 +43,7 @@ struct Couple {
     const auto found = std::ranges::find_if(
         rows, [&](const auto& row) { return row.first == engine::RouteBook::Name{kind, device}; });
     REQUIRE(found != rows.end());
-    return *found->second;  // the Peer keeps it
+    return *found->second;  // kept by the Peer
   }
 };
 
@@ -60,7 +60,8 @@ void finish(const engine::Transferring& transfer) {
   (void)transfer->result();
 }
 
-TEST_CASE("p2p of GPUs is told from p2p of host memory, and copies under way from done ones") {
+TEST_CASE(
+    "p2p of GPUs is counted apart from p2p of host memory, and running copies from done ones") {
   Couple pair(/*p2p=*/true);
   const Memory ours = pair.on_gpu(pair.left, 5000);
   const Memory theirs = pair.on_gpu(pair.right, 5000);
@@ -89,7 +90,7 @@ TEST_CASE("p2p of GPUs is told from p2p of host memory, and copies under way fro
   CHECK(gpu.failures == 0);
   const auto mapped = pair.to_right->mapped();
   REQUIRE(mapped.size() == 1);
-  CHECK(mapped.at(0).chunks == 2);  // and where the peer's streams find notifications
+  CHECK(mapped.at(0).chunks == 2);  // and the mirrors for the peer's streams
   CHECK(mapped.at(0).nbytes == 5000 + (2 << 20));
   const RouteStats& cpu = pair.row("p2p", "cpu");
   CHECK(count(cpu, Operation::write) == 0);
@@ -125,7 +126,7 @@ TEST_CASE("a copy that fails, and one that is refused, are counted as failures a
   pair.cuda.fail_at = pair.cuda.calls + 3;
   CHECK_THROWS_AS(write(*pair.to_right, ours, theirs.remote()), CudaError);
   pair.cuda.fail_at = 0;
-  finish(write(*pair.to_right, ours, theirs.remote()));  // it ends behind what was begun of that
+  finish(write(*pair.to_right, ours, theirs.remote()));  // it ends after what was begun of that one
   CHECK(gpu.under_way == 0);
   CHECK(gpu.failures == 2);
   CHECK(count(gpu, Operation::write) == 4);
@@ -172,7 +173,7 @@ TEST_CASE("devices: every operation in the row of its route") {
   CHECK(staged.under_way == 0);
 }
 
-TEST_CASE("a lost peer fails what is under way, once each") {
+TEST_CASE("a lost peer fails what is in progress, once each") {
   Couple pair(/*p2p=*/false);
   const Memory host = Couple::on_host(pair.left, 800);
   const auto first = pair.to_right->receive(host, 1);

@@ -23,7 +23,7 @@ std::vector<Run> all_runs(const Layout& a, const Layout& b) {
   return list;
 }
 
-// Pieces that are left when every pair of neighbours on both sides is joined.
+// The pieces left after joining every pair of neighbours on both sides.
 std::size_t longest_pieces(const std::map<std::uint64_t, std::uint64_t>& partners) {
   std::size_t pieces = 0;
   auto before = partners.end();
@@ -61,7 +61,8 @@ TEST_CASE("runs carry each element to its partner, and no other byte") {
       }
     }
     REQUIRE(carried == expected);
-    // Different layouts may also touch by accident, across dimensions; that is not looked for.
+    // Different layouts may also touch by chance, across dimensions; the code does not look for
+    // that.
     if (alike) REQUIRE(Runs(a, b).count() == longest_pieces(expected));
   }
 }

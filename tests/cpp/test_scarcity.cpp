@@ -1,4 +1,4 @@
-// What is said of limits that are reached, and that the same call works once there is room again.
+// The messages about reached limits, and that the same call works once there is room again.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -41,7 +41,7 @@ class Lowered {
   rlimit before_{};
 };
 
-TEST_CASE("the limit is told in numbers, with the command that raises it") {
+TEST_CASE("the limit is stated in numbers, with the command that raises it") {
   SUBCASE("files") {
     const Lowered files(RLIMIT_NOFILE, 99);
     CHECK(contains(remedy_of(EMFILE), "99 open files"));
@@ -66,7 +66,7 @@ TEST_CASE("the limit is told in numbers, with the command that raises it") {
   CHECK(scarcity_message("it failed", EMFILE).starts_with("it failed: Too many open files (errno"));
 }
 
-// Under a user of its own, as root is above the limit. 0: as it should be.
+// Runs as another user, as root is above the limit. 0: success.
 int without_threads() {
   constexpr uid_t kNobodyElse = 54321;
   if (::geteuid() == 0 && ::setuid(kNobodyElse) != 0) return 1;
@@ -100,7 +100,7 @@ TEST_CASE("a thread has its name") {
   CHECK(name == "zh-test");
 }
 
-// A soft device whose limits are as wished.
+// A soft device with chosen limits.
 struct Limited {
   std::shared_ptr<rdma::Device> device = rdma::Device::open(softhca::verbs(), "soft0");
   std::shared_ptr<rdma::ProtectionDomain> domain = rdma::ProtectionDomain::create(device);
@@ -115,7 +115,7 @@ struct Limited {
   auto region() { return rdma::MemoryRegion::create(domain, bytes.data(), bytes.size(), 0); }
 };
 
-// The second of them is refused; it works when the first is gone, and when the limit is.
+// The second is refused; it works when the first is gone, and when the limit is.
 template <typename Failure, typename Make>
 void check_limit(const Limited& limited, const char* words, const char* told, Make make) {
   limited.limit(words);
@@ -139,7 +139,7 @@ TEST_CASE("a device that has no more of something is named with its limit") {
     check_limit<VerbsError>(limited, "max_qp=1", "soft0 (max_qp 1, its own or set by zh.Faults)",
                             [&] { return limited.queue_pair(); });
   }
-  SUBCASE("completion queues") {  // there is one already
+  SUBCASE("completion queues") {  // one exists already
     check_limit<VerbsError>(limited, "max_cq=2", "soft0 (max_cq 2, its own or set by zh.Faults)",
                             [&] { return limited.completion_queue(); });
   }

@@ -1,5 +1,5 @@
-// How many threads share a queue in the mlx5 layout, as kernels will: CPU threads and the software
-// HCA, with the very code of the header for kernels.
+// Many threads share a queue in the mlx5 layout, as kernels will: CPU threads and the software HCA,
+// with the very code of the header for kernels.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -41,7 +41,7 @@ struct Ring {
   device::SendRing ring = ring_of(pair.a, state);
   User user{ring};
 
-  // `count` writes of 8 bytes, of which the last is signaled, in one go, as a warp makes them.
+  // `count` writes of 8 bytes, the last one signaled, in one go, as a warp makes them.
   Status write(std::uint32_t first, std::uint32_t count, device::Ticket& ticket,
                std::uint64_t patience = kPatienceNs) {
     const auto fill = [&](std::uint32_t index, std::uint32_t flags, std::uint32_t i) {
@@ -89,7 +89,7 @@ TEST_CASE("threads share a ring that goes round many times") {
 }
 
 TEST_CASE("a ring without room ends a wait in time, and has room later") {
-  DirectSide idle;  // not connected: nothing is carried out
+  DirectSide idle;  // not connected: nothing is executed
   device::RingState state;
   const device::SendRing ring = ring_of(idle, state);
   const User user(ring);
@@ -100,7 +100,7 @@ TEST_CASE("a ring without room ends a wait in time, and has room later") {
   CHECK(state.counts.reserved == ring.blocks);
 }
 
-TEST_CASE("an entry that fails is told to all") {
+TEST_CASE("an entry that fails is seen by all") {
   Ring ring;
   device::Ticket ticket;
   REQUIRE(ring.write(0, 1, ticket) == Status::ok);

@@ -1,4 +1,4 @@
-// What is shown of a queue pair is known: with the lock of its Peer held no device is asked.
+// Settings of a queue pair are cached: no device is queried while its Peer's lock is held.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ EndpointOptions counted(const char* name) {
   return chosen;
 }
 
-TEST_CASE("settings and terms of a queue pair are told without a question to its device") {
+TEST_CASE("settings and terms of a queue pair are returned without a query to its device") {
   Endpoint left(counted("left"));
   Endpoint right(counted("right"));
   const auto to_right = left.connect(right.address().to_bytes(), soon());

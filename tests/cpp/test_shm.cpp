@@ -1,4 +1,5 @@
-// The local server: who is let in, what is given, and how copies reach memory of another process.
+// The local server: who is admitted, what they receive, and how copies reach another process's
+// memory.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -79,7 +80,7 @@ TEST_CASE("nobody is there") {
                        RouteUnavailable);
 }
 
-TEST_CASE("who was dismissed is given nothing any more") {
+TEST_CASE("a dismissed client receives nothing any more") {
   House house;
   Room room(house, 4096);
   const Token token = house.local_server.invite();
@@ -170,14 +171,14 @@ TEST_CASE("strangers are shown out, however many, and guests are served meanwhil
   }
   house.session();  // all of them have come
   const auto out = std::ranges::count_if(crowd, [](const auto& s) { return s->is_out(); });
-  CHECK(out >= 100 - 64 - 1);  // so many made room, of whom chance picks
-  CHECK(out <= 100 - 64 + 3);  // so did sessions, from the 64th on
-  // Not the oldest, as an attacker could wish.
+  CHECK(out >= 100 - 64 - 1);  // so many were evicted, chosen at random
+  CHECK(out <= 100 - 64 + 3);  // sessions evict as well, from the 64th on
+  // Not the oldest, as an attacker could want.
   CHECK_FALSE(std::ranges::is_partitioned(crowd, [](const auto& s) { return s->is_out(); }));
   CHECK(session->open(room.exposure->key(), 0, soon()).mapping);
 }
 
-TEST_CASE("a guest who talks nonsense is shown out, and what it claimed is nobody's") {
+TEST_CASE("a guest that sends nonsense is disconnected, and its claims are released") {
   House house;
   Room room(house, 4096);
   Guest guest(house);
@@ -239,7 +240,7 @@ TEST_CASE("a client looks at what has ended, and at nothing else that it has ope
   CHECK(mappings[7].expired());
   CHECK(open_windows() == kMany - 2);
 
-  // More than the generation table keeps: then all are looked at, once.
+  // More than the generation table keeps: then all mappings are visited, once.
   for (std::size_t i = 0; i < GenerationTable::kKept + 2; ++i) rooms[i].reset();
   CHECK(session->forget_ended() == kMany - 2);
   CHECK(session->forget_ended() == 0);

@@ -1,4 +1,4 @@
-// How sessions and what is exposed to them end, and what becomes of answers that are late or wrong.
+// How sessions and exposures end, and what happens to late or wrong answers.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -23,16 +23,16 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   auto room = std::make_unique<Room>(house, 4096);
   Guest guest(house);
   REQUIRE(send_packet(guest.socket.get(), std::as_bytes(std::span("?"))));
-  CHECK(guest.is_shown_out());  // but is at work still
+  CHECK(guest.is_shown_out());  // but still accesses memory
   const GenerationEntry entry =
       house.session()->open(room->exposure->key(), 0, soon()).mapping->entry;
   const std::weak_ptr<int> memory = room->memory;
   auto claim = std::make_unique<Hazards::Claim>(guest.hazards(), entry.slot);
-  room.reset();  // returns, though nobody lets go of the claim meanwhile
+  room.reset();  // returns although the claim is still held
   house.exposures->sweep();
   CHECK_FALSE(memory.expired());
   CHECK_FALSE(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0.01))));
-  Room next(house, 4096);  // not in the slot of which the guest believes that it may use it
+  Room next(house, 4096);  // not in the slot that the guest believes it may use
   CHECK(house.session()->open(next.exposure->key(), 0, soon()).mapping->entry.slot != entry.slot);
   SUBCASE("it lets go") { claim.reset(); }
   SUBCASE("it dies") { guest.socket.reset(); }
@@ -46,7 +46,7 @@ TEST_CASE("memory in which a client is at work stays until it no longer is, and 
   CHECK(house.session()->open(last.exposure->key(), 0, soon()).mapping->entry.slot == entry.slot);
 }
 
-TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got there") {
+TEST_CASE("closing reports whether a thread was stopped or a GPU has not got there") {
   static std::string told;
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
   House house;
@@ -67,14 +67,14 @@ TEST_CASE("who closes is told whether a thread was stopped or a GPU has not got 
   guest.hazards().hold(entry.slot);
   claim.reset();
   CHECK_FALSE(settle());
-  CHECK(told.find("the stream that they are in has not got there yet") != std::string::npos);
+  CHECK(told.find("their stream has not reached them yet") != std::string::npos);
   guest.hazards().let_go(entry.slot);
   CHECK(settle());
   CHECK(told.empty());
   set_report_sink(former);
 }
 
-TEST_CASE("an end of everything waits for all who are at work, but for a bounded time in all") {
+TEST_CASE("closing waits for all clients at work, for a bounded time in total") {
   House house;
   std::vector<std::unique_ptr<Room>> rooms;
   Guest guest(house);
@@ -89,12 +89,12 @@ TEST_CASE("an end of everything waits for all who are at work, but for a bounded
   const auto begin = Deadline::Clock::now();
   house.exposures->close();
   CHECK(Deadline::Clock::now() - begin >= kLongestCopy);
-  CHECK(Deadline::Clock::now() - begin < 4 * kLongestCopy);  // one after the other: 8
+  CHECK(Deadline::Clock::now() - begin < 4 * kLongestCopy);  // one after another: 8
   claims.clear();
   house.exposures->close();
 }
 
-TEST_CASE("who is gone is forgotten, though nobody comes after") {
+TEST_CASE("a client that is gone is forgotten, though no other follows") {
   House house;
   const Token token = house.local_server.invite();
   auto session = enter(house.local_server.name(), token);
@@ -102,13 +102,13 @@ TEST_CASE("who is gone is forgotten, though nobody comes after") {
   const std::weak_ptr<const LocalClient> known = client;
   client.reset();
   house.exposures->forget_gone();
-  CHECK_FALSE(known.expired());  // it may still be at work
+  CHECK_FALSE(known.expired());  // it may still access the memory
   session.reset();
   house.exposures->forget_gone();
   CHECK(known.expired());  // and with it a socket and two pages
 }
 
-TEST_CASE("who is dismissed copies and puts nothing any more") {
+TEST_CASE("a dismissed client copies and puts nothing any more") {
   House house;
   Room room(house, 4096);
   const Token token = house.local_server.invite();
@@ -168,10 +168,10 @@ TEST_CASE("a page of claims that is spoiled ends a copy, after a while") {
 
 namespace {
 
-// A local server whose owner says what the test wants it to.
+// A local server whose owner sends what the test wants.
 struct Host {
   Host() : listener(listen_local(kName)) {}
-  // Lets the client in, with a board of that size.
+  // Admits the client, with a board of that size.
   void admit(std::uint64_t board_nbytes = kBoardNbytes) {
     pollfd waited{.fd = listener.get(), .events = POLLIN, .revents = 0};
     REQUIRE(::poll(&waited, 1, 10'000) == 1);
@@ -228,7 +228,7 @@ TEST_CASE("an answer that comes late is that to its own question") {
   const Buffer pages(4096);
   Ask wrong = second;
   wrong.sequence += 1000;
-  host.tell(wrong, 77, 4096, pages.fd());       // to no question at all
+  host.tell(wrong, 77, 4096, pages.fd());       // answers no question at all
   host.tell(first, 0x10000, 4096, pages.fd());  // late
   CHECK_THROWS_AS(session->open(2, 0, Deadline::after(kAtOnce)).mapping, TransferTimeout);
   host.tell(second, 0x20000, 4096, pages.fd());
@@ -236,7 +236,7 @@ TEST_CASE("an answer that comes late is that to its own question") {
   CHECK(session->find(1)->begin == 0x10000);
 }
 
-TEST_CASE("who waits for an answer keeps nobody from leaving, nor from what is known") {
+TEST_CASE("waiting for an answer blocks neither leaving nor cached answers") {
   Host host;
   const auto session = LocalSession::begin(Host::kName, Token{}, kBoardNbytes);
   host.admit();
@@ -273,7 +273,7 @@ TEST_CASE("pages of another size than they should have are refused") {
   }
 }
 
-TEST_CASE("the generation table cannot be made writable by who was given it") {
+TEST_CASE("the generation table cannot be made writable by its clients") {
   House house;
   Guest guest(house);
   const std::string path = "/proc/self/fd/" + std::to_string(guest.gift(Gift::generations));
@@ -284,7 +284,7 @@ TEST_CASE("the generation table cannot be made writable by who was given it") {
   CHECK(::pwrite(fd, &word, sizeof word, 0) < 0);
 }
 
-TEST_CASE("who leaves before it is let in is no trouble") {
+TEST_CASE("a client that leaves before it is admitted is no trouble") {
   static std::string told;
   told.clear();
   const ReportSink former = set_report_sink([](std::string_view text) noexcept { told = text; });
@@ -295,7 +295,7 @@ TEST_CASE("who leaves before it is let in is no trouble") {
     REQUIRE(socket);
     REQUIRE(send_packet(socket.get(), bytes_of(Knock{.token = local_server.invite()})));
   }
-  for (int i = 0; i < 4; ++i) CHECK(!local_server.serve());  // comes, is heard, and gone
+  for (int i = 0; i < 4; ++i) CHECK(!local_server.serve());  // connects, is read, and gone
   set_report_sink(former);
   CHECK(told == "");
 }

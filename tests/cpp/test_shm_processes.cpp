@@ -1,4 +1,4 @@
-// Two processes: what becomes of memory when the one or the other ends, or is stopped, in mid-copy.
+// Two processes: what happens to memory when either one ends, or is stopped, in mid-copy.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t kNbytes = std::uint64_t{32} << 20;
 
-// What the owner of a room tells a client.
+// What the owner of a room sends to a client.
 struct Directions {
   char name[64];
   Token token;
@@ -77,7 +77,7 @@ Directions directions_to(House& house, Room& room) {
   return directions;
 }
 
-// A process with a room, which tells the way and then waits for its end.
+// A process with a room, which sends the way in and then waits to be ended.
 void own(Pipe& pipe, bool has_pages) {
   House house;
   Room room(house, kNbytes, has_pages);
@@ -85,7 +85,7 @@ void own(Pipe& pipe, bool has_pages) {
   for (;;) ::pause();
 }
 
-// A process that writes `value` all over the room it is told of, again and again.
+// A process that fills the room it is given with `value`, repeatedly.
 void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
   const auto to = told.get<Directions>();
   const auto session = enter(to.name, to.token);
@@ -99,7 +99,7 @@ void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
   }
 }
 
-// What a process of another user finds at a local server to which it has the token.
+// What a process of another user finds at a local server for which it has the token.
 struct Turned {
   bool away_by_itself;
   bool away_at_the_local_server;
@@ -146,7 +146,7 @@ TEST_CASE("the memory of an owner that was killed is no other process's") {
     kill_and_wait(owner);
     const auto after =
         copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes);
-    // Mapped pages live on with the mapping; memory of a process ends with it.
+    // Mapped pages live as long as the mapping; memory of a process ends with it.
     CHECK(after.outcome == (has_pages ? Copied::all : Copied::gone));
     CHECK_THROWS_AS(session->open(to.key + 1, 0, soon()).mapping, RouteUnavailable);
   }
@@ -174,7 +174,7 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
   CHECK(ended);
 }
 
-TEST_CASE("closing waits for the copy under way, and nothing is written afterwards") {
+TEST_CASE("closing waits for the running copy, and nothing is written afterwards") {
   House house;
   Room room(house, kNbytes);
   Pipe told;
@@ -208,7 +208,7 @@ TEST_CASE(
   const auto client = house.local_server.dismiss(way.token);
   REQUIRE(client);
   ::kill(writer, SIGCONT);
-  // The piece that it had claimed may still come; afterwards it notices.
+  // The piece that it had claimed may still arrive; then it notices.
   CHECK(await_copies([&] { return !client->at_work(); }, soon()));
   std::fill(room.data(), room.data() + kNbytes, std::byte{0});
   REQUIRE(::waitpid(writer, &status, 0) == writer);

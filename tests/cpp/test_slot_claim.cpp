@@ -1,4 +1,4 @@
-// Slots that kernels wait on: what was taken before, by whom, and what is left to the CPU
+// Slots that kernels wait on: what was taken before, by which side, and what is left for the CPU
 // afterwards.
 #include "gpu_couple.hpp"
 
@@ -72,7 +72,7 @@ TEST_CASE_FIXTURE(Claims,
   CHECK(right.reset_notify(5) == 11);
 }
 
-TEST_CASE_FIXTURE(Claims, "what is put for the CPU alone is the CPU's, whoever has the slot") {
+TEST_CASE_FIXTURE(Claims, "a note for the CPU alone is the CPU's, whoever has the slot") {
   const RemoteMemory remote = theirs.remote();
   const auto reach = to_right->reach_for_kernels(ours, remote, engine::Hearers::cpu, {});
   REQUIRE(reach.notes.mirrors == 0);

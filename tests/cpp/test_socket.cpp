@@ -21,7 +21,7 @@ namespace {
 
 Deadline soon() { return Deadline::after(Deadline::Seconds{10}); }
 
-// accept_connection() does not wait, so the test does.
+// accept_connection() does not block, so the test waits.
 UniqueFd accept_one(int listener) {
   pollfd wait{listener, POLLIN, 0};
   REQUIRE(::poll(&wait, 1, soon().remaining_ms()) == 1);
@@ -98,7 +98,7 @@ TEST_CASE("IPv6 works where the host has it, and its absence is an Error with th
   try {
     listener = listen_tcp("::1");
   } catch (const Error& error) {
-    // A kernel without IPv6 refuses the socket, one with it switched off the address.
+    // A kernel without IPv6 refuses the socket; one with IPv6 switched off refuses the address.
     CHECK((error.code() == EAFNOSUPPORT || error.code() == EADDRNOTAVAIL));
     return;
   }
@@ -130,7 +130,7 @@ TEST_CASE("an address that cannot be listened on is an Error with the errno") {
   CHECK(std::string(foreign.what()).find("192.0.2.1:0") != std::string::npos);
 }
 
-TEST_CASE("a connection that is refused at once throws nothing: the socket tells") {
+TEST_CASE("a connection that is refused at once throws nothing: the socket reports it") {
   UniqueFd listener = listen_tcp("127.0.0.1");
   const std::uint16_t port = local_port(listener.get());
   listener.reset();
@@ -139,13 +139,13 @@ TEST_CASE("a connection that is refused at once throws nothing: the socket tells
 }
 
 TEST_CASE("what the network refuses before it tries is PeerLost with its errno") {
-  // Broadcast is no destination of a TCP connection (man 2 connect; Linux: ENETUNREACH).
+  // A broadcast address is invalid for TCP (man 2 connect; Linux: ENETUNREACH).
   const auto lost = failure_of<PeerLost>([] { start_connect("255.255.255.255", 1); });
   CHECK(lost.code() == ENETUNREACH);
   CHECK(std::string(lost.what()).find("255.255.255.255:1") != std::string::npos);
 }
 
-// Lowers the limit of open files to what is open now, while it lives.
+// Lowers the limit of open files to the current number, for its lifetime.
 class NoMoreFiles {
  public:
   NoMoreFiles() {

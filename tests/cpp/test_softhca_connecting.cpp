@@ -1,4 +1,4 @@
-// Which soft0 queue pairs reach each other: in any order, anew after a reset, and nobody else.
+// Which soft0 queue pairs connect to each other: in any order, again after a reset, and no others.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 #include <netinet/tcp.h>
@@ -19,7 +19,7 @@ ibv_gid gid_of(const char* address) {
   return zerohop::softhca::make_gid(where);
 }
 
-// Of the TCP connections that this process has.
+// TCP connections of this process.
 std::set<std::string> congestion_controls() {
   std::set<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -58,7 +58,7 @@ TEST_CASE("a queue pair that stays in RTR serves its peer") {
 
 TEST_CASE("a reset queue pair forgets its work and connects again, however soon") {
   Pair pair;
-  for (int round = 0; round < 30; ++round) {  // mostly before the connection before is complete
+  for (int round = 0; round < 30; ++round) {  // mostly before the previous connection is complete
     pair.a.receive(1);
     pair.b.receive(2);
     for (Side* side : {&pair.a, &pair.b}) {
@@ -103,7 +103,7 @@ TEST_CASE("a wrong packet sequence number keeps the two apart") {
   CHECK(a.state() == IBV_QPS_ERR);
 }
 
-TEST_CASE("a peer that was told another packet sequence number is left when the own one is known") {
+TEST_CASE("a peer with another packet sequence number is disconnected when the own one is known") {
   for (const bool higher : {false, true}) {
     Side first;
     Side second;

@@ -1,4 +1,4 @@
-// Memory that the CPU cannot touch on soft0: a fake GPU's, which faults when it is touched.
+// Memory on soft0 that the CPU cannot access: a fake GPU's, which faults on access.
 #include <doctest/doctest.h>
 
 #include <thread>
@@ -21,7 +21,7 @@ struct Fixture {
   GpuMemory of_a{cuda, copier, pair.a, kNbytes};
   GpuMemory of_b{cuda, copier, pair.b, kNbytes};
 
-  ~Fixture() {  // no thread keeps a context that it did not ask for
+  ~Fixture() {  // no thread keeps a context current
     CHECK(eventually([this] { return cuda.depth == 0; }));
   }
   void fill(std::size_t offset, const std::vector<std::byte>& bytes) {
@@ -104,7 +104,7 @@ TEST_CASE_FIXTURE(Fixture, "messages gather from and scatter to hosts and GPUs a
   CHECK(pair.a.wait().status == IBV_WC_SUCCESS);
 }
 
-TEST_CASE_FIXTURE(Fixture, "who is notified finds all data that was written before") {
+TEST_CASE_FIXTURE(Fixture, "a notified peer finds all data that was written before") {
   constexpr int kRounds = 40;
   for (int round = 0; round < kRounds; ++round) {
     const auto bytes = pattern(24 * 500, static_cast<unsigned>(round));
@@ -116,7 +116,7 @@ TEST_CASE_FIXTURE(Fixture, "who is notified finds all data that was written befo
                                of_a.sge(i * 500, 500), of_b.at(i * 700), of_b.key()) == 0);
     }
     CHECK(pair.b.wait().opcode == IBV_WC_RECV_RDMA_WITH_IMM);
-    for (std::size_t i = 0; i < 24; ++i) {  // at once, before the writer knows that it is done
+    for (std::size_t i = 0; i < 24; ++i) {  // at once, before the writer sees the completion
       const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(i * 500);
       CHECK(of_b.get(i * 700, 500) == std::vector<std::byte>(begin, begin + 500));
     }
@@ -156,7 +156,7 @@ TEST_CASE_FIXTURE(Fixture, "atomics on a GPU's word are atomic among queue pairs
   std::uint64_t value = 0;
   std::memcpy(&value, of_b.get(64, 8).data(), sizeof value);
   CHECK(value == 6 * kEach);
-  // The old value may go to a GPU too.
+  // The old value may go to a GPU, too.
   REQUIRE(pair.a.post_atomic(IBV_WR_ATOMIC_CMP_AND_SWP, 1, of_a.sge(40, 8), of_b.at(64), of_b.key(),
                              value, 77) == 0);
   CHECK(pair.a.wait().status == IBV_WC_SUCCESS);
@@ -270,12 +270,12 @@ TEST_CASE("the lanes of a copier are given back") {
   CHECK(cuda.copies.streams() == 0);
   CHECK(cuda.copies.events() == 0);
   CHECK(cuda.retained == 0);
-  for (int n = 1;; ++n) {  // whatever fails while it is made
+  for (int n = 1;; ++n) {  // whichever call fails during set-up
     cuda.calls = 0;
     cuda.fail_at = n;
     try {
       const auto copier = make_copier(cuda);
-      cuda.fail_at = 0;  // what fails while it is taken apart is left, as after a lost context
+      cuda.fail_at = 0;  // failures during teardown leak, as after a lost context
       break;
     } catch (const CudaError& error) {
       CHECK(error.code() == cuda.error);

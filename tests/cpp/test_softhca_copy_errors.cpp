@@ -1,4 +1,4 @@
-// What becomes of work on soft0 whose copies fail.
+// Work on soft0 whose copies fail.
 #include <doctest/doctest.h>
 
 #include <string>
@@ -23,7 +23,7 @@ struct Quiet {
   ReportSink former;
 };
 
-// One transfer in which the n-th call of CUDA fails. Whether one did.
+// One transfer in which the n-th CUDA call fails. Returns whether one did.
 template <typename Move>
 bool fails_at(int n, Move move) {
   FakeCuda cuda;
@@ -66,7 +66,7 @@ TEST_CASE("a write of which any copy fails is never called done") {
   }
   CHECK(refused > 0);  // copies at the target
   CHECK(own > 0);      // copies at the source
-  CHECK(reports > 0);  // the owner of the target hears of it
+  CHECK(reports > 0);  // the target's owner is notified
 }
 
 TEST_CASE("of small writes only those in front of a failed copy are called done") {

@@ -40,7 +40,7 @@ TEST_CASE("a write places its bytes and completes") {
   }
 }
 
-TEST_CASE("a write with immediate tells the receiver after its bytes are there") {
+TEST_CASE("a write with immediate notifies the receiver after its bytes are there") {
   Pair pair(big());
   for (const std::size_t nbytes : kSizes) {
     CAPTURE(nbytes);

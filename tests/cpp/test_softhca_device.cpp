@@ -1,4 +1,4 @@
-// What a soft0 device says of itself, what it grants, and who may be destroyed when.
+// What a soft0 device reports and grants, and in which order objects may be destroyed.
 #include <doctest/doctest.h>
 
 #include <string>

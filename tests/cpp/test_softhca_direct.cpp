@@ -130,7 +130,7 @@ TEST_CASE("rings turn many times, with entries across their ends") {
   CHECK(pair.a.sends.qp.sq.wqe_cnt == 32);  // 8 entries of 3 blocks at most
   CHECK(pair.a.completions.cq.cqe_cnt == 4);
   std::array<std::pair<std::size_t, std::uint32_t>, kAtOnce> places;
-  while (pair.a.sends.posted < 0x18000) {  // the 16-bit counter turns, too
+  while (pair.a.sends.posted < 0x18000) {  // the 16-bit counter wraps, too
     std::uint32_t index = 0;
     for (unsigned i = 0; i < kAtOnce; ++i) {
       const unsigned parts = 1 + (pair.a.sends.posted + i) % 6;

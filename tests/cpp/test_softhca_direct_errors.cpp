@@ -1,4 +1,4 @@
-// What goes wrong on direct queue pairs of soft0, and which completion entries tell of it.
+// Errors on direct queue pairs of soft0, and the completion entries that report them.
 #include <doctest/doctest.h>
 #include <poll.h>
 
@@ -20,7 +20,7 @@ ibv_event_type next_event(Side& side) {
   return event.event_type;
 }
 
-// Posts a good entry, the bad one and another good one by one doorbell.
+// Posts a good entry, the bad one and another good one with one doorbell.
 void expect_refused(DirectPair& pair, const Entry& bad, unsigned syndrome) {
   const std::uint32_t before = pair.a.sends.write(pair.a.write_to(pair.b, 0, 0, 64));
   const std::uint32_t at = pair.a.sends.write(bad);
@@ -34,7 +34,7 @@ void expect_refused(DirectPair& pair, const Entry& bad, unsigned syndrome) {
 }
 
 Entry write_entry(DirectPair& pair) {
-  Entry entry(MLX5_OPCODE_RDMA_WRITE, 0);  // errors are told of whether or not it is signaled
+  Entry entry(MLX5_OPCODE_RDMA_WRITE, 0);  // errors are reported whether or not it is signaled
   return entry.remote(pair.b.at(0), pair.b.mr->rkey);
 }
 
@@ -86,7 +86,7 @@ TEST_CASE("a wrong local key or address is a local protection error") {
   refused([](ibv_sge& element) { element.length = 1 << 20; });
 }
 
-TEST_CASE("what the peer refuses is told by the syndrome of a remote error") {
+TEST_CASE("a refusal of the peer is reported by the syndrome of a remote error") {
   DirectPair pair;
   Entry entry(MLX5_OPCODE_RDMA_WRITE, 0);
   entry.remote(pair.b.at(0), pair.b.mr->rkey ^ 1).pointer(pair.a.side.sge(0, 8));
@@ -158,7 +158,7 @@ TEST_CASE("a completion queue whose reader lies about what it took overruns") {
   CHECK(next_event(pair.a.side) == IBV_EVENT_CQ_ERR);
 }
 
-TEST_CASE("entries under way are flushed when the queue pair goes to the error state") {
+TEST_CASE("entries in progress are flushed when the queue pair goes to the error state") {
   DirectPair pair({.depth = 4, .sge = 1, .inline_bytes = 0});
   Entry entry(MLX5_OPCODE_RDMA_WRITE_IMM, 0);
   entry.remote(pair.b.at(0), pair.b.mr->rkey).pointer(pair.a.side.sge(0, 8));
@@ -204,7 +204,7 @@ TEST_CASE("a peer that never comes is given up") {
   a.expect_error(index, MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR);
 }
 
-TEST_CASE("queue pairs are destroyed under a thread that rings, and with entries under way") {
+TEST_CASE("queue pairs are destroyed under a thread that rings, and with entries in progress") {
   for (int round = 0; round < 20; ++round) {
     DirectPair pair;
     for (int i = 0; i < 40; ++i) pair.a.sends.write(pair.a.write_to(pair.b, 0, 0, 60000));
@@ -226,7 +226,7 @@ TEST_CASE("random bytes as entries break nothing") {
   for (int round = 0; round < kRings; ++round) {
     b.connect(of_a);
     a.side.connect(of_b);
-    if (round % 10 == 0) {  // now and then with a connection, without which hardly anything is told
+    if (round % 10 == 0) {  // sometimes with a connection; few entries complete without one
       REQUIRE(b.post_rdma(IBV_WR_RDMA_WRITE, 1, b.sge(0, 0), 0, 0) == 0);
       REQUIRE(b.wait().status == IBV_WC_SUCCESS);
     }

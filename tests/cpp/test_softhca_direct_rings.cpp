@@ -1,4 +1,4 @@
-// Who may share direct queues, where they may lie, and what they cost while nobody rings.
+// Who may share direct queues, where they may lie, and what they cost without doorbells.
 #include <doctest/doctest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -33,13 +33,13 @@ std::chrono::microseconds cpu_time() {
   return of(used.ru_utime) + of(used.ru_stime);
 }
 
-// Several threads post to one ring: each reserves blocks, writes them, and waits until all before
-// it are ready; whoever made entries ready rings for all of them.
+// Several threads post to one ring: each reserves blocks, writes them, and waits until all earlier
+// ones are ready; the thread that made entries ready rings for all of them.
 class SharedRing {
  public:
   explicit SharedRing(DirectSide& owner) : owner_(owner) {}
 
-  // False when the test has waited too long.
+  // False if the test waited too long.
   bool post(const Entry& entry) {
     const std::uint32_t blocks = entry.blocks();
     const std::uint32_t index = reserved_.fetch_add(blocks);
@@ -124,7 +124,7 @@ TEST_CASE("several direct queue pairs of one device share a completion queue") {
   std::vector<ibv_qp*> queues;
   std::deque<SendRing> rings;
   ibv_qp* own = side.qp;
-  for (unsigned i = 0; i < kPairs; ++i) {  // Side sets up one after the other as its own
+  for (unsigned i = 0; i < kPairs; ++i) {  // Side sets each up as its own
     side.create_queue_pair();
     queues.push_back(side.qp);
     rings.emplace_back(DirectSide::open_sends(side), side.qp->qp_num);
@@ -240,7 +240,7 @@ TEST_CASE("what is direct is refused to the calls that are not, and what came fi
   CHECK(init(nullptr, pair.b.cq, nullptr, &cq) == 0);
 
   Side huge({.depth = 1 << 14, .sge = 30});
-  CHECK(init(huge.qp, nullptr, &qp, nullptr) == EINVAL);  // more blocks than indices can name
+  CHECK(init(huge.qp, nullptr, &qp, nullptr) == EINVAL);  // more blocks than indices can address
   alignas(64) static std::array<std::byte, 64 * 64> ring;
   CHECK(mlx5().place_send_queue(huge.qp, ring.data(), ring.size()) == 0);
   CHECK(init(huge.qp, nullptr, &qp, nullptr) == 0);
@@ -264,7 +264,7 @@ TEST_CASE("a direct queue pair may complete to a queue that is polled") {
 TEST_CASE("an idle direct queue pair leaves the CPU to others") {
   DirectPair pair({.events = true});
   pair.a.expect(pair.a.sends.post(pair.a.write_to(pair.b, 0, 0, 64)));
-  // A wait that ends by itself: nobody makes this descriptor readable.
+  // A wait that ends by itself: nothing makes this descriptor readable.
   int pipes[2];
   REQUIRE(::pipe(pipes) == 0);
   const auto before = cpu_time();
@@ -275,6 +275,6 @@ TEST_CASE("an idle direct queue pair leaves the CPU to others") {
   CHECK(used < std::chrono::milliseconds(600));
   ::close(pipes[0]);
   ::close(pipes[1]);
-  // And it still hears a doorbell.
+  // And it still notices a doorbell.
   pair.a.expect(pair.a.sends.post(pair.a.write_to(pair.b, 0, 0, 64)));
 }

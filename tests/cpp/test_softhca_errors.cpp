@@ -1,4 +1,4 @@
-// What goes wrong on soft0, and which completion status, state and event tell of it.
+// Errors on soft0, and the completion status, state and event that report them.
 #include <doctest/doctest.h>
 #include <poll.h>
 
@@ -250,7 +250,7 @@ TEST_CASE("RNR under load: everything arrives once and in order") {
 TEST_CASE("a peer that never connects exhausts the retries") {
   Side a({.timeout = 1, .retries = 1});
   Side b;
-  a.connect(b.address());  // b is never told about a
+  a.connect(b.address());  // b is not connected to a
   REQUIRE(a.post_message(1, {a.sge(0, 8)}) == 0);
   REQUIRE(a.post_message(2, {a.sge(0, 8)}) == 0);
   CHECK(a.wait().status == IBV_WC_RETRY_EXC_ERR);

@@ -175,8 +175,7 @@ TEST_CASE("many threads poll one completion queue and each completion is seen on
     send_one(pair);
     CHECK(pair.a.wait().status == IBV_WC_SUCCESS);
   }
-  // The last one is acknowledged as soon as it is in the queue, which may be before a poller takes
-  // it.
+  // The last one is acknowledged once it is in the queue, which may be before a poller takes it.
   CHECK(eventually([&] { return seen == kMessages; }));
   stop = true;
   for (auto& poller : pollers) poller.join();

@@ -1,4 +1,4 @@
-// Faults on purpose on soft0: what a reliable connection promises holds, or fails as it should.
+// Injected faults on soft0: the promises of a reliable connection hold, or fail as they should.
 #include <doctest/doctest.h>
 #include <poll.h>
 
@@ -51,7 +51,7 @@ std::uint64_t word_at(const Side& side, std::size_t offset) {
   return word;
 }
 
-// Writes, reads, atomics and messages, one after the other: all arrive, each once.
+// Writes, reads, atomics and messages in sequence: all arrive, each exactly once.
 void expect_exact(FaultyPair& pair, unsigned rounds) {
   constexpr std::size_t kCounter = 60000;
   constexpr std::size_t kResult = 61000;
@@ -154,7 +154,7 @@ TEST_CASE("what is dropped in either direction is sent again") {
 TEST_CASE("what comes twice counts once") {
   FaultyPair pair("duplicate=1", "duplicate=1");
   expect_exact(pair, 20);
-  // The second one of the last pair may still be on its way.
+  // The second one of the last pair may still be in flight.
   for (Side* side : {&pair.a, &pair.b}) {
     CHECK(eventually([&] { return pair.counted(*side, Fault::duplicate_found) >= 80; }));
   }
@@ -166,7 +166,7 @@ TEST_CASE("what is damaged is found out, dropped and sent again") {
   CHECK(pair.counted(pair.a, Fault::corrupt) > 10);
   CHECK(pair.counted(pair.b, Fault::corrupt) > 10);
   CHECK(pair.counted(pair.b, Fault::corrupt_found) == pair.counted(pair.a, Fault::corrupt));
-  // What the other side sends last may still be on its way.
+  // The last packets of the other side may still be in flight.
   CHECK(eventually([&] {
     return pair.counted(pair.a, Fault::corrupt_found) == pair.counted(pair.b, Fault::corrupt);
   }));
@@ -256,7 +256,7 @@ TEST_CASE("a partial write leaves its first bytes, and nothing else") {
     std::size_t placed = 1000;
     while (placed < 51000 && pair.a.buffer[placed] == pair.b.buffer[placed]) ++placed;
     some = some || (placed > 2000 && placed < 51000);
-    // A byte or so behind the end may be the same by chance.
+    // A byte or so after the end may be equal by chance.
     for (std::size_t i = 0; i < options.nbytes; ++i) {
       if (i < 1000 || i >= placed) REQUIRE(pair.b.buffer[i] == std::byte{0xee});
     }
@@ -291,7 +291,7 @@ TEST_CASE("a device that is removed says so, ends its queue pairs and makes noth
   Side other({}, pair.a.context);
   REQUIRE(other.try_init() == 0);
   CHECK(pair.write(1, 8).status == IBV_WC_SUCCESS);
-  const ibv_wc_status last = pair.write(2, 8).status;  // it may have been quicker
+  const ibv_wc_status last = pair.write(2, 8).status;  // it may have been faster
   CHECK((last == IBV_WC_WR_FLUSH_ERR || last == IBV_WC_SUCCESS));
   pollfd watched{pair.a.context->async_fd, POLLIN, 0};
   REQUIRE(::poll(&watched, 1, 20000) == 1);

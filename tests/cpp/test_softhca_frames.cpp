@@ -1,4 +1,4 @@
-// Corrupt, damaged and cut bytes on the connections of soft0: nothing crashes, nothing leaks in.
+// Corrupt, damaged and truncated bytes on soft0 connections: nothing crashes, nothing gets in.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -24,7 +24,7 @@ void expect_fatal(Stage& stage, UniqueFd& fd) {
 
 constexpr std::uint32_t kSealed = 600;  // bytes of payload
 
-// A checked frame that writes the byte all over the first bytes of the side.
+// A checked frame that fills the first bytes of the side with the byte.
 std::vector<std::byte> sealed_write(Stage& stage, std::uint32_t number, std::uint32_t request,
                                     char byte) {
   wire::Prefix prefix{};
@@ -293,12 +293,12 @@ TEST_CASE("random bytes, and good frames with a random bit turned, never crash")
 
 namespace {
 
-// What the progress thread may be writing at this very moment, on purpose.
+// Memory that the progress thread may be writing at this very moment, on purpose.
 __attribute__((no_sanitize("thread"))) bool holds(const std::byte* at, std::byte value) {
   return *static_cast<const volatile std::byte*>(at) == value;
 }
 
-// How a write of `nbytes` is refused whose memory is closed when `placed` bytes of it have come.
+// The refusal of a write of `nbytes` whose memory is closed after `placed` bytes have arrived.
 wire::Refusal refusal_of(std::uint32_t nbytes, std::uint32_t placed) {
   constexpr std::byte kMark{0x5a};
   Stage stage;
@@ -337,7 +337,7 @@ TEST_CASE("an access error means that nothing of the packet was placed") {
     CAPTURE(placed);
     CHECK(refusal_of(4096, placed) == wire::Refusal::operation);
   }
-  // Of a longer one an adapter, too, would have placed packets before it refuses one.
+  // For a longer one an adapter, too, places packets before it refuses one.
   CHECK(refusal_of(12000, 500) == wire::Refusal::operation);
   CHECK(refusal_of(12000, 4096) == wire::Refusal::access);
   CHECK(refusal_of(12000, 9000) == wire::Refusal::access);

@@ -1,5 +1,5 @@
-// Wrong keys, one after the other: each ends its queue pair, and after a number of them the next
-// connection of that host has to wait.
+// Wrong keys in sequence: each ends its queue pair, and after several the next connection from that
+// host must wait.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
 
@@ -60,9 +60,9 @@ TEST_CASE("another host is not made to wait, and all loopback addresses are one"
   CHECK_FALSE(guesses.wait(host("127.0.0.2"), kBegin));
 }
 
-TEST_CASE("who guesses keys is connected again at once so often, and then closed without a word") {
+TEST_CASE("a guesser of keys is reconnected at once a few times, and then closed silently") {
   Stage stage;
-  // Whether the connection is taken; a wrong key ends it then.
+  // Whether the connection is accepted; a wrong key then ends it.
   const auto guess = [&](std::uint32_t key) {
     REQUIRE(stage.side.try_state(IBV_QPS_RESET) == 0);
     stage.side.connect(stage.forger.address());
@@ -83,7 +83,7 @@ TEST_CASE("who guesses keys is connected again at once so often, and then closed
     CHECK(stage.side.state() == IBV_QPS_ERR);
     return true;
   };
-  constexpr int kMost = 2000;  // on a slow machine some are forgiven meanwhile
+  constexpr int kMost = 2000;  // on a slow machine some expire meanwhile
   std::uint32_t key = stage.side.mr->rkey;
   int taken = 0;
   while (taken < kMost && guess(++key)) ++taken;
@@ -92,7 +92,7 @@ TEST_CASE("who guesses keys is connected again at once so often, and then closed
   CHECK(stage.rejected() == 1);
 }
 
-TEST_CASE("a peer that made mistakes is connected again, whoever dials, and goes on") {
+TEST_CASE("a peer that made mistakes is reconnected, whoever dials, and continues") {
   Pair pair;
   const auto again = [&] {
     for (Side* side : {&pair.a, &pair.b}) REQUIRE(side->try_state(IBV_QPS_RESET) == 0);

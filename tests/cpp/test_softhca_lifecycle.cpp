@@ -1,5 +1,5 @@
-// Ends that come at the wrong moment: memory, queue pairs and processes that go away while soft0
-// works, forks, and many queue pairs at once.
+// Ends at the wrong moment: memory, queue pairs and processes that go away while soft0 works,
+// forks, and many queue pairs at once.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,8 +19,8 @@ namespace {
 
 constexpr std::size_t kLarge = 64 << 20;
 
-// Runs `body` in a child process that shares a socket with this one. Nothing of soft0 may exist in
-// this process yet where the child is to use soft0 itself.
+// Runs `body` in a child process that shares a socket with this one. If the child is to use soft0,
+// nothing of soft0 may exist in this process yet.
 template <typename Body>
 pid_t in_child(int (&sockets)[2], Body body) {
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
@@ -59,8 +59,8 @@ Hand hand_of(const Side& side) { return {side.address(), side.at(0), side.mr->rk
 
 }  // namespace
 
-TEST_CASE("deregistered memory is not touched any more, whatever is under way") {
-  // The receiving side's memory becomes inaccessible right after dereg_mr: a late byte would be a
+TEST_CASE("deregistered memory is not touched any more, whatever is in progress") {
+  // The receiving side's memory becomes inaccessible right after dereg_mr: a late byte would crash.
   // crash.
   for (const bool writing : {true, false}) {
     for (int round = 0; round < 4; ++round) {
@@ -82,7 +82,7 @@ TEST_CASE("deregistered memory is not touched any more, whatever is under way") 
   }
 }
 
-TEST_CASE("local memory that is deregistered under way fails the request") {
+TEST_CASE("local memory that is deregistered during a request fails it") {
   Pair pair({.nbytes = kLarge}, {.nbytes = kLarge});
   for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     void* memory =
@@ -124,7 +124,7 @@ TEST_CASE("queue pairs are destroyed in the middle of everything") {
     for (int i = 0; i < 4; ++i) post();
     const auto start = Clock::now() + std::chrono::microseconds(300 * round);
     while (Clock::now() < start) {
-      if (!pair.a.idle()) post();  // one is done: four are under way again
+      if (!pair.a.idle()) post();  // one is done: four are in flight again
     }
     Side& victim = round % 2 == 0 ? pair.a : pair.b;
     victim.destroy_queue_pair();
@@ -132,7 +132,7 @@ TEST_CASE("queue pairs are destroyed in the middle of everything") {
     if (&victim == &pair.b) {
       ibv_wc done = pair.a.wait();
       for (; done.status == IBV_WC_SUCCESS; done = pair.a.wait()) post();
-      // Flushed: the end was seen in the moment between the last completion and the next request.
+      // Flushed: the end was seen between the last completion and the next request.
       CHECK((done.status == IBV_WC_RETRY_EXC_ERR || done.status == IBV_WC_WR_FLUSH_ERR));
     }
   }
@@ -168,7 +168,7 @@ TEST_CASE("two processes exchange data; the death of one is noticed at once by t
     Hand peer;
     if (!put(fd, hand_of(side)) || !get(fd, peer)) return 1;
     side.connect(peer.address);
-    // Serves until it is killed: progress is the device's own.
+    // Serves until it is killed: the device makes progress itself.
     ::pause();
     return 2;
   });
@@ -232,7 +232,8 @@ TEST_CASE("a forked child cannot touch its parent's objects and does not keep th
   int failures = -1;
   REQUIRE(get(sockets[0], failures));
   CHECK(failures == 0);
-  // The parent's pair works on, and the end of one side reaches the other although the child lives.
+  // The parent's pair keeps working, and the end of one side reaches the other although the child
+  // lives.
   both.b.receive(1, 0, 8);
   REQUIRE(both.a.post_message(2, {both.a.sge(0, 8)}) == 0);
   CHECK(both.b.wait().wr_id == 1);
@@ -245,7 +246,7 @@ TEST_CASE("a forked child cannot touch its parent's objects and does not keep th
   ::close(sockets[0]);
 }
 
-// ThreadSanitizer cannot follow threads that are started after a fork ("dup thread with used id").
+// ThreadSanitizer cannot follow threads started after a fork ("dup thread with used id").
 #ifdef __SANITIZE_THREAD__
 constexpr bool kThreadSanitizer = true;
 #else
@@ -266,8 +267,7 @@ TEST_CASE("a forked child opens the device for itself" * doctest::skip(kThreadSa
 }
 
 TEST_CASE("five hundred connections in one process all work") {
-  // Two queue pairs a connection: a thousand in this process. Small queues, as an idle peer has
-  // them.
+  // Two queue pairs per connection: a thousand in this process. Small queues, as for an idle peer.
   const SideOptions small{
       .depth = 8, .sge = 1, .inline_bytes = 32, .completions = 64, .nbytes = 64};
   constexpr int kConnections = 500;

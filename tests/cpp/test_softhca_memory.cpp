@@ -1,4 +1,4 @@
-// What may be registered with soft0, and how it is addressed.
+// What can be registered with soft0, and how it is addressed.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>

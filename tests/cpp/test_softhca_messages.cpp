@@ -1,4 +1,4 @@
-// The packets of a message on soft0: all of one operation, and of no more bytes than one may have.
+// The packets of a message on soft0: all of one operation, and no more bytes than allowed.
 #include <doctest/doctest.h>
 
 #include <initializer_list>
@@ -29,7 +29,7 @@ void add(Frame& frame, const Stage& stage, Op op, std::uint8_t flags = 0) {
   if (atomic) frame.add("0123456789abcde", sizeof(wire::Operands));
 }
 
-// What the responder says then.
+// The responder's answer then.
 void is_refused(const Stage& stage, const UniqueFd& fd, Frame& frame) {
   frame.send(fd);
   struct {
@@ -59,7 +59,7 @@ void is_refused(Op first, Op second, std::uint8_t flags = 0) {
 }  // namespace
 
 TEST_CASE("a message of several operations is an invalid request") {
-  is_refused(Op::write, Op::send);  // the receive would have told of 16 bytes, and got 8
+  is_refused(Op::write, Op::send);  // the receive would have reported 16 bytes, and got 8
   is_refused(Op::send, Op::write, wire::kImmediate);
   is_refused(Op::send, Op::write);
   is_refused(Op::write, Op::read);

@@ -1,5 +1,5 @@
-// Pending connections at the door of soft0: nobody who does not know everything gets in, and no
-// crowd keeps the real peer out.
+// Pending connections at soft0: nobody without all credentials gets in, and no flood keeps the real
+// peer out.
 #include <doctest/doctest.h>
 #include <sys/resource.h>
 
@@ -32,11 +32,11 @@ TEST_CASE("a forged hello fails unless every field is right") {
   CHECK(stage.rejected() == 8);
   UniqueFd good = stage.enter();
   CHECK(stage.side.state() == IBV_QPS_RTS);
-  // The place is taken now, even for one who knows everything.
+  // The place is taken now, even for a connection with all credentials.
   CHECK(tampered([](softhca::Hello&) {}));
 }
 
-TEST_CASE("a stranger who says nothing, little or too much is closed") {
+TEST_CASE("a stranger that sends nothing, little or too much is closed") {
   Stage stage;
   UniqueFd silent = dial(stage.side.address().gid);
   UniqueFd slow = dial(stage.side.address().gid);
@@ -79,7 +79,7 @@ TEST_CASE("a thousand strangers do not keep the real peer out") {
 
 namespace {
 
-// So many descriptors, of which strangers have a quarter.
+// So many descriptors, of which unauthenticated connections get a quarter.
 struct FewDescriptors {
   explicit FewDescriptors(rlim_t most) {
     REQUIRE(::getrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -97,13 +97,13 @@ bool is_open(const UniqueFd& fd) {
 
 }  // namespace
 
-TEST_CASE("of too many strangers chance picks who goes, and who greets is in") {
+TEST_CASE("of too many strangers a random one is evicted, and one that greets is admitted") {
   Stage stage;
   const FewDescriptors few(800);
   std::vector<UniqueFd> crowd;
   for (int i = 0; i < 220; ++i) crowd.push_back(dial(stage.side.address().gid));
   CHECK(eventually([&] { return stage.rejected() == 20; }));
-  // Not the oldest, as an attacker could wish who wants the place of one of them.
+  // Not the oldest, as an attacker could want who aims at the place of one of them.
   CHECK(std::ranges::count_if(crowd, is_open) == 200);
   CHECK_FALSE(std::ranges::all_of(crowd.begin() + 20, crowd.end(), is_open));
   stage.enter();

@@ -16,7 +16,7 @@ constexpr int kReceive = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DES
 constexpr int kSend = IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
                       IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC;
 
-// Attributes with which every transition that exists succeeds.
+// Attributes with which every existing transition succeeds.
 ibv_qp_attr attributes_for(const Side& peer, ibv_qp_state state) {
   ibv_qp_attr attr{};
   attr.qp_state = state;

@@ -55,7 +55,7 @@ TEST_CASE("flags, immediate data and operands are decoded") {
     return Decoded(Entry(MLX5_OPCODE_NOP, bits).at(kIndex, kNumber)).work.send_flags;
   };
   CHECK(flags(0) == 0);
-  CHECK(flags(1 << 2) == 0);  // a completion only of an error
+  CHECK(flags(1 << 2) == 0);  // a completion only on error
   CHECK(flags(MLX5_WQE_CTRL_CQ_UPDATE) == IBV_SEND_SIGNALED);
   CHECK(flags(3 << 2) == IBV_SEND_SIGNALED);
   CHECK(flags(MLX5_WQE_CTRL_SOLICITED) == IBV_SEND_SOLICITED);
@@ -123,7 +123,7 @@ TEST_CASE("what no adapter carries out is refused with the status that an adapte
   control->qpn_ds = htobe32(kNumber << 8);
   CHECK(Decoded(bytes).status == IBV_WC_LOC_QP_OP_ERR);
   CHECK(wqe_blocks(std::span(bytes).first<kBlockBytes>()) == 1);
-  control->qpn_ds = htobe32(kNumber << 8 | 5);  // beyond what was announced
+  control->qpn_ds = htobe32(kNumber << 8 | 5);  // more than was announced
   CHECK(Decoded(bytes).status == IBV_WC_LOC_QP_OP_ERR);
   control->qpn_ds = htobe32(kNumber << 8 | 63);
   CHECK(wqe_blocks(std::span(bytes).first<kBlockBytes>()) == 16);

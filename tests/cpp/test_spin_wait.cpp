@@ -15,7 +15,7 @@ using zerohop::SpinWait;
 
 namespace {
 
-// Of the calling thread alone, to the first core that it may use.
+// Binds the calling thread alone, to the first core that it may use.
 void share_one_core() {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
@@ -27,7 +27,7 @@ void share_one_core() {
   REQUIRE(::pthread_setaffinity_np(::pthread_self(), sizeof allowed, &allowed) == 0);
 }
 
-// Takes the turns of that parity; how many looks at the turn were in vain.
+// Takes the turns of that parity; returns how many looks were too early.
 std::uint64_t take_turns(std::atomic<std::uint32_t>& turn, std::uint32_t parity,
                          std::uint32_t rounds) {
   share_one_core();
@@ -65,7 +65,7 @@ TEST_CASE("a wait ends no later than its last moment") {
   CHECK(looks > 1);
 }
 
-// Without giving way each turn is waited for during a whole time slice: a hundred thousand looks.
+// Without giving way each turn would take a whole time slice: a hundred thousand looks.
 TEST_CASE("two threads of one core that wait for each other take turns within a few looks") {
   constexpr std::uint32_t kRounds = 2000;
   std::atomic<std::uint32_t> turn{0};

@@ -9,7 +9,7 @@
 namespace zerohop::testing {
 namespace {
 
-constexpr std::uint64_t kPad = 100;  // bytes around what is moved, which stay as they were
+constexpr std::uint64_t kPad = 100;  // bytes around the moved ones, which must not change
 
 Memory part(const Memory& whole, std::int64_t begin, std::int64_t nbytes) {
   return whole.slice(std::vector<Index>{Slice{begin, begin + nbytes}});
@@ -221,7 +221,7 @@ TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to")
   far.close();
   CHECK(contains(error_of(closed), "REM_ACCESS_ERR"));
   const Memory again = gpu_array(right, {10000});
-  finish(write(*to_right, near, again.remote()));  // the connection is as good as before
+  finish(write(*to_right, near, again.remote()));  // the connection still works
   const Memory word = gpu_array(right, {1});
   RemoteMemory counter = word.remote();
   counter.layout.dtype = DType::parse("uint64");
@@ -269,7 +269,7 @@ TEST_CASE_FIXTURE(StagedCouple, "memory of a rail that is not there is refused f
 }
 
 TEST_CASE_FIXTURE(StagedCouple,
-                  "memory closed in mid-transfer stays until the chunks under way end") {
+                  "memory closed in mid-transfer stays until the chunks in flight end") {
   for (int round = 0; round < 20; ++round) {
     const Memory near = gpu_array(left, {200000});
     Memory far = gpu_array(right, {200000});
@@ -290,7 +290,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
   const Memory far = gpu_array(right, {50000});
   finish(write(*to_right, near, far.remote()));  // makes the rings
   int here = 0, there = 0;
-  // Behind the wait for the default stream.
+  // After the wait for the default stream.
   for (int call = 12; call < 240; call += 7) {
     cuda.error = 719;
     cuda.calls = 0;

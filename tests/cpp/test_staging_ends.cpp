@@ -1,5 +1,5 @@
-// What is closed, hangs or breaks while staged transfers are under way: nothing is released that a
-// copy may still use, and nothing waits without end.
+// Closing, hangs and errors during staged transfers: nothing is released that a copy may still use,
+// and nothing waits without end.
 #include <atomic>
 #include <future>
 #include <thread>
@@ -17,7 +17,7 @@ std::string error_of(const engine::Transferring& transfer) {
   return message_of<Error>([&] { (void)transfer->result(); });
 }
 
-// The copies of a GPU hang for as long as this lives.
+// Makes the copies of a GPU hang, for its lifetime.
 class Hang {
  public:
   explicit Hang(FakeCuda& cuda) : cuda_(cuda) { begin(); }
@@ -43,7 +43,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a GPU that hangs is an error in time, and mends
   const std::string next = error_of(write(*to_right, near, far.remote()));
   CHECK(contains(next, "REM_OP_ERR"));
   hang.end();
-  while (cuda.copies.waiting() > 0) std::this_thread::yield();  // it looks now and then
+  while (cuda.copies.waiting() > 0) std::this_thread::yield();  // it polls now and then
   const Bytes bytes = counted(100000, 3);
   put(near, bytes);
   finish(write(*to_right, near, far.remote()));
@@ -88,7 +88,7 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a p
     closed = true;
   });
   while (!far.closed()) std::this_thread::yield();
-  // Refused: peers have it no more. What comes just before that waits behind the copy that hangs.
+  // Refused: peers no longer have it. What arrived just before waits behind the hanging copy.
   std::vector<engine::Transferring> asked;
   do {
     asked.push_back(write(*to_right, near, remote));
@@ -152,16 +152,17 @@ TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the 
     return std::string();
   };
   CHECK(!contains(lost(first, Effect::some), "to follow"));
-  (void)lost(second, Effect::nothing);  // cut off, or as its first chunk found the peer lost
+  (void)lost(second, Effect::nothing);  // cut off, or its first chunk found the peer lost
   for (const auto& transfer : messages) {
     const std::string text = lost(transfer, Effect::nothing);
     CHECK(contains(text, "to follow an earlier transfer"));
-    CHECK(!contains(text, "may have been written"));  // that is said of the earlier one
+    CHECK(!contains(text, "may have been written"));  // only the earlier one says that
   }
-  (void)lost(beside, Effect::all);  // its data was on its way, or in place
+  (void)lost(beside, Effect::all);  // its data was in flight, or in place
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in place at most") {
+TEST_CASE_FIXTURE(StagedCouple,
+                  "a transfer that is cut off states how much of it may be in place at most") {
   const auto transfer_of = [&](std::uint64_t nbytes) {
     return std::make_shared<engine::Transfer>(to_right->rails().path(0)->poller(), nbytes, nullptr);
   };
@@ -196,7 +197,7 @@ TEST_CASE_FIXTURE(StagedCouple, "what is cut off tells how much of it may be in 
   SUBCASE("the notification of what devices move") {
     const auto data = transfer_of(100);
     work.follow(data);
-    CHECK(effect() == Effect::all);  // under way
+    CHECK(effect() == Effect::all);  // in progress
     data->fail({.kind = Failure::Kind::verbs, .message = "refused"});
     data->drop();
     CHECK(effect() == Effect::nothing);

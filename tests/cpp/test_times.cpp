@@ -1,4 +1,4 @@
-// When a Transfer was asked for, began to move and ended: kept only while that is asked for.
+// When a Transfer was requested, began to move and ended: recorded only on request.
 #include "gpu_couple.hpp"
 
 namespace zerohop::testing {
@@ -6,7 +6,7 @@ namespace {
 
 using engine::Times;
 
-// While it lives.
+// For its lifetime.
 struct Keeping {
   Keeping() { Times::keep(true); }
   ~Keeping() { Times::keep(false); }
@@ -14,7 +14,7 @@ struct Keeping {
   Keeping& operator=(const Keeping&) = delete;
 };
 
-// All there, in order, of a transfer that is done.
+// All present, in order, for a finished transfer.
 void check_all(const engine::Transferring& transfer) {
   finish(transfer);
   const Times& times = transfer->times();

@@ -1,4 +1,4 @@
-// Ranges of time: one for each transfer, from before its first byte to behind its last.
+// Time ranges: one per transfer, from before its first byte to after its last.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ struct Told {
   int ends;
 };
 
-// Listens for as long as it lives; one at a time.
+// Listens during its lifetime; one at a time.
 class Listener {
  public:
   Listener() {
@@ -66,7 +66,7 @@ class Listener {
   static inline std::vector<Told> told_;
 };
 
-TEST_CASE("a range tells operation, bytes, peer and route") {
+TEST_CASE("a range shows operation, bytes, peer and route") {
   Couple couple;
   const Memory near = StagedCouple::host_array(couple.left, {20000});
   const Memory far = StagedCouple::host_array(couple.right, {20000});
@@ -95,7 +95,7 @@ TEST_CASE("a range tells operation, bytes, peer and route") {
 
 TEST_CASE("a range begins before the first byte and ends behind the last") {
   for (const bool p2p : {false, true}) {
-    for (const std::int64_t nbytes : {100, 3 << 20}) {  // in the call, and by another thread
+    for (const std::int64_t nbytes : {100, 3 << 20}) {  // within the call, and on another thread
       engine::EndpointOptions chosen = options("left");
       chosen.p2p = p2p;
       engine::Endpoint left(chosen);
@@ -166,7 +166,7 @@ TEST_CASE("a range that its parent began is not ended by a child of fork()") {
   CHECK(Listener::told().front().ends == 1);
 }
 
-TEST_CASE("who does not listen any more is not told") {
+TEST_CASE("a tool that stopped listening gets nothing") {
   trace::Range range;
   {
     const Listener listener;

@@ -25,7 +25,7 @@ UniqueFd make() {
 
 bool is_open(int fd) { return ::fcntl(fd, F_GETFD) >= 0; }
 
-// What `body` returns in a child.
+// The result of `body` in a child.
 template <typename Body>
 int in_child(Body body) {
   const pid_t child = ::fork();
@@ -83,7 +83,7 @@ TEST_CASE("a bell rings until it is silenced, however often it was rung") {
   CHECK(rings());
   bell.silence();
   CHECK_FALSE(rings());
-  bell.silence();  // returns although there is nothing to take
+  bell.silence();  // returns although the bell was silent
 }
 
 TEST_CASE("no fork comes between opening and owning") {

@@ -14,7 +14,7 @@
 namespace zerohop::rdma {
 namespace {
 
-constexpr double kPatience = 20.0;  // seconds: for what must happen
+constexpr double kPatience = 20.0;  // seconds, for what must happen
 constexpr std::size_t kNbytes = 4096;
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
                         IBV_ACCESS_REMOTE_ATOMIC;
@@ -46,7 +46,7 @@ struct Fixture {
       there.pairs[i]->connect(here.pairs[i]->address());
     }
   }
-  // To `offset` of the other end.
+  // To `offset` at the other end.
   static ibv_send_wr request(ibv_wr_opcode opcode, ibv_sge& element, const End& target,
                              std::size_t offset = 0) {
     ibv_send_wr made{};
@@ -75,7 +75,7 @@ TEST_CASE_FIXTURE(Fixture, "each request is timed from its post to its completio
   CHECK(there.bytes[64] == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "requests under way go by turns over queue pairs, every one of them") {
+TEST_CASE_FIXTURE(Fixture, "requests in flight take turns over all queue pairs") {
   ibv_sge element = here.element(8);
   ibv_send_wr add = request(IBV_WR_ATOMIC_FETCH_AND_ADD, element, there);
   add.wr.atomic.remote_addr = there.region->address();

@@ -61,11 +61,11 @@ TEST_CASE("what does not come out even is refused") {
       "an array of shape (2, 6) of uint8 is not viewed as float32: the 6 bytes of its last "
       "axis are not a whole number of float32 (4 bytes each); give it another size");
   check_refused(array_of("float16", {}), "int8", "no axis to scale; reshape(1) it first");
-  check_refused(array_of("uint8", {8}, 66), "float32", "its address 66 is no multiple of 4");
+  check_refused(array_of("uint8", {8}, 66), "float32", "its address 66 is not a multiple of 4");
   check_refused(array_of("uint8", {0, 3}), "float16", "not a whole number");
   Layout rows = array_of("float32", {4, 2});
   rows.strides[0] = 12;
-  check_refused(rows, "float64", "its strides (12, 4) are no multiples of 8");
+  check_refused(rows, "float64", "its strides (12, 4) are not multiples of 8");
   rows.shape[0] = 1;
   CHECK(view(rows, DType::parse("float64")).shape == Dims({1, 1}));
 }

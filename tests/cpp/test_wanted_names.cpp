@@ -12,7 +12,7 @@ namespace {
 
 using namespace zerohop::engine;
 
-TEST_CASE("whoever asked for a name is found by it, once") {
+TEST_CASE("a peer that asked for a name is found by it, once") {
   WantedNames names;
   Link one, other;
   names.add(one, 1, "a");

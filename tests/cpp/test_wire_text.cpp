@@ -1,4 +1,4 @@
-// Text from other processes: what is shown of it is UTF-8 in one line, in one direction.
+// Text from other processes: displayed as UTF-8 in one line, in one direction.
 #include <doctest/doctest.h>
 
 #include <random>
@@ -21,13 +21,13 @@ TEST_CASE("text in any language stays as it is") {
   }
 }
 
-TEST_CASE("what is no UTF-8 is shown byte by byte") {
+TEST_CASE("invalid UTF-8 is shown byte by byte") {
   CHECK(shown("\xff\xfe") == "\\xff\\xfe");
   CHECK(shown("a\x80z") == "a\\x80z");
   CHECK(shown("\xc3") == "\\xc3");                             // cut off
   CHECK(shown("\xe2\x82") == "\\xe2\\x82");                    // likewise
   CHECK(shown("\xe2(\xa1") == "\\xe2(\\xa1");                  // no continuation
-  CHECK(shown("\xc0\xaf") == "\\xc0\\xaf");                    // longer than need be
+  CHECK(shown("\xc0\xaf") == "\\xc0\\xaf");                    // overlong
   CHECK(shown("\xe0\x80\xaf") == "\\xe0\\x80\\xaf");           // likewise
   CHECK(shown("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // a surrogate
   CHECK(shown("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // beyond the last

@@ -84,7 +84,7 @@ inline std::string troubles(const engine::Peer& peer) {
   return all;
 }
 
-// Ends the rail's queue pair as an error of its device does.
+// Ends the rail's queue pair like an error of its device.
 inline void cut(engine::Peer& peer, engine::RailIndex rail) {
   peer.rails().path(rail)->abandon("the wire was cut");
 }

@@ -1,5 +1,5 @@
-// Two channels whose bytes pass through the hands of the test: it may read, change, cut and repeat
-// them. Everything runs in one thread, so a test knows when nothing moves any more.
+// Two channels whose bytes pass through the test: it may read, change, cut and repeat them.
+// Everything runs in one thread, so a test knows when everything has been delivered.
 #pragma once
 
 #include <sys/socket.h>
@@ -52,7 +52,7 @@ inline std::pair<UniqueFd, UniqueFd> narrow_socket_pair() {
   return pair;
 }
 
-// What waits in the socket now, 4 KiB at most.
+// The bytes waiting in the socket, at most 4 KiB.
 inline Bytes take_bytes(int fd) {
   Bytes bytes(4096);
   const ssize_t got = ::recv(fd, bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -60,7 +60,7 @@ inline Bytes take_bytes(int fd) {
   return bytes;
 }
 
-// The receiver may have closed already: not the sender's concern, as on a network.
+// The receiver may have closed already: as on a network, that is not the sender's concern.
 inline void put_bytes(int fd, const Bytes& bytes) {
   (void)::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
 }
@@ -69,7 +69,7 @@ enum Side { kInitiator = 0, kAcceptor = 1 };
 
 class Wiretap {
  public:
-  // Gets the bytes that `from` sent and how many came before; returns what the other side receives.
+  // Receives the bytes that `from` sent and how many came before; returns what the other side gets.
   using Edit = std::function<Bytes(Side from, std::size_t at, Bytes bytes)>;
 
   explicit Wiretap(const engine::Secret& used = {}, const engine::Secret& right = {}) {
@@ -101,7 +101,7 @@ class Wiretap {
     }
   }
 
-  // Ends what `side` receives; the channels see the end of the stream.
+  // Ends the stream that `side` receives; the channels see its end.
   void hang_up(Side side) { ::shutdown(taps_[side].get(), SHUT_WR); }
 
   ChannelFailure::Kind kind(Side side) const { return sides_[side]->failure().value().kind; }

@@ -18,7 +18,9 @@ from pathlib import Path
 
 ROUTES = ("p2p", "soft0")
 TIMES = 64  # calls that are counted together
-ROUNDS = 4  # the cheapest counts: in another, Python collected garbage or gave the GIL to another thread
+ROUNDS = (
+    4  # the cheapest counts: in another, Python collected garbage or gave the GIL to another thread
+)
 UNDER_WAY = 16  # at most: fewer than the send queue takes
 _MARKS = """
 #include <valgrind/callgrind.h>

@@ -10,14 +10,15 @@
 namespace zerohop::engine {
 namespace {
 
-// Layout: magic, version, total length, fields, checksum. The length tells truncation from damage.
+// Layout: magic, version, total length, fields, checksum. The length distinguishes truncation from
+// damage.
 constexpr std::array kAddressMagic = {std::byte{'z'}, std::byte{'h'}, std::byte{'a'},
                                       std::byte{'d'}};
 constexpr std::uint8_t kVersion = 1;
 constexpr std::size_t kMaxHost = 255;
 constexpr std::size_t kMaxName = 4096;
 
-using Checksum = std::array<std::byte, 16>;  // 16 is the shortest that BLAKE2b makes in libsodium
+using Checksum = std::array<std::byte, 16>;  // 16 is the shortest BLAKE2b output of libsodium
 static_assert(std::tuple_size_v<Checksum> >= crypto_generichash_BYTES_MIN);
 
 Checksum checksum(std::span<const std::byte> bytes) {
@@ -58,7 +59,7 @@ Address decode_fields(WireReader& reader) {
 
 constexpr std::size_t kPreamble = kAddressMagic.size() + sizeof(kVersion) + sizeof(std::uint16_t);
 
-// Everything around the fields; returns the fields.
+// Checks everything around the fields; returns the fields.
 std::span<const std::byte> check_envelope(std::span<const std::byte> bytes) {
   WireReader reader(bytes, "address");
   if (bytes.size() < kPreamble) {
@@ -67,7 +68,7 @@ std::span<const std::byte> check_envelope(std::span<const std::byte> bytes) {
   }
   std::array<std::byte, kAddressMagic.size()> magic;
   reader.fixed(magic);
-  if (magic != kAddressMagic) refuse_address("these bytes are no Endpoint.address");
+  if (magic != kAddressMagic) refuse_address("these bytes are not an Endpoint.address");
   if (const auto version = reader.number<std::uint8_t>(); version != kVersion) {
     refuse_address("it has version " + std::to_string(version) + ", this side knows version " +
                    std::to_string(kVersion) +

@@ -16,8 +16,8 @@ using Secret = std::array<std::byte, 32>;
 
 std::string to_hex(std::span<const std::byte> bytes);
 
-// A value. To the user it is opaque bytes that any channel may carry as long as nobody else reads
-// them: who holds them may connect.
+// Opaque bytes to the user; any channel may carry them, as long as nobody else reads them: whoever
+// holds them may connect.
 struct Address {
   EndpointId id{};
   Secret secret{};
@@ -31,8 +31,8 @@ struct Address {
 
   std::vector<std::byte> to_bytes() const;
 
-  // Throws ProtocolError that says whether the bytes are truncated, changed, of another version, or
-  // no address at all.
+  // Throws ProtocolError that says whether the bytes are truncated, damaged, of another version, or
+  // not an address at all.
   static Address from_bytes(std::span<const std::byte> bytes);
 };
 

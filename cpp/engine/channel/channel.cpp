@@ -14,13 +14,13 @@ namespace {
 
 constexpr std::size_t kReadBytes = 32 * 1024;  // of one recv, on the stack
 constexpr int kReadsPerProgress = 8;           // one busy peer must not starve the others
-constexpr std::size_t kKeptCapacity = 4096;    // of a buffer while idle: peers may be thousands
+constexpr std::size_t kKeptCapacity = 4096;    // of an idle buffer: there may be thousands of peers
 constexpr std::size_t kProofBytes = kHeaderBytes + kLengthBytes + kFrameOverhead;
 constexpr std::size_t kMaxFrame = Channel::kMaxMessage + kFrameOverhead;
 
 using Kind = ChannelFailure::Kind;
 
-// Forgets the first `begin` bytes, and the memory once nothing is left.
+// Drops the first `begin` bytes, and frees the memory once nothing is left.
 void discard(std::vector<std::byte>& bytes, std::size_t& begin) {
   if (begin == bytes.size()) {
     bytes.clear();
@@ -74,12 +74,12 @@ bool Channel::wants_write() const {
 
 bool Channel::progress(const Sink& sink) {
   try {
-    consume(sink);  // what an exception of the sink left over
+    consume(sink);  // parts left over after an exception of the sink
     bool drained = false;
     for (int i = 0; i < kReadsPerProgress && !drained; ++i) drained = !read_some(sink);
     const std::lock_guard lock(mutex_);
     flush();
-    // Only now: the last words of a peer that has left may have waited in the socket until here.
+    // Only now: the final messages of a peer that has left may have been waiting in the socket.
     if (drained && write_error_ != 0) end(broken(write_error_));
   } catch (const ProtocolError& error) {
     fail({Kind::protocol, error.what(), error.code()});
@@ -114,7 +114,7 @@ bool Channel::read_some(const Sink& sink) {
 
 void Channel::end_of_stream() {
   const std::lock_guard lock(mutex_);
-  // A failed write takes the socket's error with it; to recv the rest looks like an orderly end.
+  // A failed write consumes the socket's error; recv then sees what looks like an orderly end.
   if (write_error_ != 0 && write_error_ != EPIPE) return end(broken(write_error_));
   const char* when = state() == State::handshaking
                          ? " during the handshake; check that the address is current"
@@ -123,8 +123,8 @@ void Channel::end_of_stream() {
   end({Kind::lost, std::string("the other side closed the control connection") + when});
 }
 
-// Uses up the whole parts received so far. A part counts as used before it is handed on, so that an
-// exception of the sink leaves the stream intact.
+// Consumes the complete parts received so far. A part counts as consumed before it is passed to the
+// sink, so that an exception of the sink leaves the stream intact.
 void Channel::consume(const Sink& sink) {
   while (state() != State::closed) {
     const std::span<const std::byte> received = std::span(in_).subspan(in_begin_);
@@ -136,12 +136,12 @@ void Channel::consume(const Sink& sink) {
   discard(in_, in_begin_);
 }
 
-// The size of the part that `received` begins with, as far as it is known yet.
+// The size of the part at the start of `received`, as far as it is known yet.
 std::size_t Channel::next_part_nbytes(std::span<const std::byte> received) const {
   if (stage_ == Stage::prologue) return sizeof(Prologue);
   if (stage_ == Stage::proof) return kProofBytes;
   if (received.size() < kLengthBytes) return kLengthBytes;
-  // Not authenticated yet, hence believed only within its limits.
+  // Not authenticated yet, so trusted only within its limits.
   const std::size_t sealed =
       WireReader(received.first(kLengthBytes), "frame length").number<std::uint32_t>();
   if (sealed < kFrameOverhead || sealed > kMaxFrame) {
@@ -162,7 +162,7 @@ void Channel::on_part(std::span<const std::byte> part, const Sink& sink) {
 void Channel::on_prologue(std::span<const std::byte> prologue) {
   const std::lock_guard lock(mutex_);
   if (role_ == Role::acceptor && is_prologue(prologue)) {
-    // Before the version is judged: an initiator shall learn what this side speaks.
+    // Send before checking the version: the initiator then learns which version this side speaks.
     append(exchange_.prologue());
     flush();
   }
@@ -229,7 +229,7 @@ void Channel::append(std::span<const std::byte> bytes) {
   out_.insert(out_.end(), bytes.begin(), bytes.end());
 }
 
-// Write errors are only noted. progress() ends the channel once it has read what the peer sent.
+// Write errors are only recorded. progress() ends the channel once it has read what the peer sent.
 void Channel::flush() {
   while (write_error_ == 0 && out_begin_ < out_.size()) {
     const ssize_t sent = ::send(fd_.get(), out_.data() + out_begin_, out_.size() - out_begin_,
@@ -262,8 +262,8 @@ void Channel::end(ChannelFailure failure) {
   if (failure_) return;
   failure_ = std::move(failure);
   state_.store(State::closed, std::memory_order_release);
-  // Wakes whoever polls the descriptor; it stays open so that its number cannot be reused under
-  // them.
+  // Wakes the thread that polls the descriptor; it stays open so that its number is not reused
+  // under that thread.
   (void)::shutdown(fd_.get(), SHUT_RDWR);
   out_ = {};
   out_begin_ = 0;

@@ -1,15 +1,15 @@
 // One authenticated and encrypted connection between two endpoints, carrying framed messages.
 //
-// Handshake, symmetric but for who begins:
+// Handshake, symmetric except for who starts:
 //   prologue    8 bytes magic and version, 32 bytes ephemeral X25519 public key     (plaintext)
-//   proof      24 random bytes that begin the stream, then its first frame, which is empty: only a
-//              side that has the address's secret can make it
-// The initiator sends its prologue at once; the acceptor stays silent until it has seen it. Keys
-// are described in cipher.hpp. A frame is a 32-bit little-endian length of the ciphertext, which is
-// authenticated with it, and the ciphertext.
+//   proof       24 random bytes that begin the stream, then an empty first frame: only a side that
+//               has the address's secret can produce it
+// The initiator sends its prologue at once; the acceptor stays silent until it has seen it. See
+// cipher.hpp for the keys. A frame is the 32-bit little-endian length of the ciphertext,
+// authenticated with it, followed by the ciphertext.
 //
-// The parts of the handshake have fixed sizes, so a stranger makes this side hold no more than one
-// read, 32 KiB; a peer that knows the secret makes it hold one frame besides.
+// The parts of the handshake have fixed sizes, so an unauthenticated connection makes this side
+// buffer at most one read, 32 KiB; a peer that knows the secret, one frame more.
 #pragma once
 
 #include <atomic>
@@ -38,7 +38,7 @@ struct ChannelFailure {
   };
   Kind kind;
   std::string message;
-  int code = 0;  // errno, 0 where there is none
+  int code = 0;  // errno, or 0
 
   [[noreturn]] void raise() const;
 };
@@ -57,28 +57,29 @@ class Channel {
   ~Channel();
 
   int fd() const noexcept { return fd_.get(); }  // stays open, though shut down, until destruction
-  // What the two sides began with; the other's once it is open, on the thread in progress().
+  // The prologues of the two sides; the remote one only once open, on the thread in progress().
   const Prologue& own_prologue() const noexcept { return exchange_.prologue(); }
   const Prologue& their_prologue() const noexcept { return their_prologue_; }
   State state() const noexcept { return state_.load(std::memory_order_acquire); }
 
-  // True while bytes wait for the socket: poll for output as well. send() may turn it true in any
-  // thread, so whoever sends asks afterwards and wakes the thread that polls.
+  // True while bytes wait for the socket: poll for output as well. send() may make it true in any
+  // thread, so the sender must check it afterwards and wake the polling thread.
   bool wants_write() const;
 
-  // Writes and reads what is possible without blocking and hands each message to `sink`, a bounded
-  // number of bytes a call (made for level-triggered polling). One thread at a time. Returns false
-  // when the channel is closed; failure() says why. The sink may send() on this channel; a
-  // ProtocolError or PeerLost it throws closes the channel, other exceptions pass through.
+  // Writes and reads what is possible without blocking and passes each message to `sink`; handles a
+  // bounded number of bytes per call (made for level-triggered polling). One thread at a time.
+  // Returns false when the channel is closed; failure() has the reason. The sink may send() on this
+  // channel; a ProtocolError or PeerLost that it throws closes the channel, other exceptions
+  // propagate.
   bool progress(const Sink& sink);
 
-  // From any thread. Encrypts and queues, then writes what the socket takes. While handshaking the
+  // Thread-safe. Encrypts and queues, then writes what the socket takes. During the handshake the
   // message waits for the keys. Throws ProtocolError for more than kMaxMessage bytes, and the
-  // failure when the channel is closed or becomes so; more than kMaxQueued bytes unsent means that
-  // the peer does not read, which closes the channel as lost.
+  // failure when the channel is closed or closes now. More than kMaxQueued unsent bytes mean that
+  // the peer does not read; the channel then closes as lost.
   void send(std::span<const std::byte> message);
 
-  // Shuts the connection down from this side, from any thread; the first cause is the one kept.
+  // Shuts the connection down from this side, from any thread; the first cause is kept.
   void close(const std::string& reason);
 
   std::optional<ChannelFailure> failure() const;
@@ -98,7 +99,7 @@ class Channel {
   void on_frame(std::span<const std::byte> frame, const Sink& sink);
   void end_of_stream();
 
-  // With mutex_ held.
+  // Call with mutex_ held.
   void append(std::span<const std::byte> bytes);
   void flush();
   void end(ChannelFailure failure);
@@ -116,17 +117,17 @@ class Channel {
   Prologue their_prologue_{};
   SessionKeys keys_;
   std::optional<Decryptor> decryptor_;
-  std::vector<std::byte> in_;  // received, from in_begin_ on not yet used: less than one part
+  std::vector<std::byte> in_;  // received, unconsumed from in_begin_ on: less than one part
   std::size_t in_begin_ = 0;
 
-  // Sending and the end: any thread, under the mutex.
+  // Sending and closing: any thread, under the mutex.
   mutable Mutex<Rank::channel> mutex_;
   std::optional<Encryptor> encryptor_;
-  std::vector<std::vector<std::byte>> waiting_;  // messages from before the channel was open
-  std::size_t waiting_nbytes_ = 0;               // of waiting_, once encrypted
-  std::vector<std::byte> out_;                   // encrypted, from out_begin_ on not yet written
+  std::vector<std::vector<std::byte>> waiting_;  // queued before the channel was open
+  std::size_t waiting_nbytes_ = 0;               // of waiting_, after encryption
+  std::vector<std::byte> out_;                   // encrypted, unwritten from out_begin_ on
   std::size_t out_begin_ = 0;
-  int write_error_ = 0;  // errno of the socket's writing half, if it broke
+  int write_error_ = 0;  // errno of a failed write
   std::optional<ChannelFailure> failure_;
 };
 

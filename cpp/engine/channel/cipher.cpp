@@ -46,7 +46,7 @@ void check_prologue(std::span<const std::byte> prologue) {
 }  // namespace
 
 void prepare_sodium() {
-  // sodium_init may be called from several threads at once; 1 means that it was done before.
+  // sodium_init may be called from several threads at once; 1 means that it had run before.
   static const bool ready = ::sodium_init() >= 0;
   if (!ready) throw Error("libsodium cannot start; this system has no source of randomness");
 }
@@ -69,7 +69,7 @@ KeyExchange::KeyExchange(const Secret& secret, Role role) : role_(role) {
 void KeyExchange::derive(std::span<const std::byte> remote_prologue, SessionKeys& keys) const {
   check_prologue(remote_prologue);
   WipedKey shared;
-  // Fails for points of low order, whose result is zero whatever our private key is.
+  // Fails for points of low order, whose result is zero for every private key.
   if (crypto_scalarmult(shared.bytes.data(), private_key_.bytes.data(),
                         raw(remote_prologue.subspan(kPublicKeyAt))) != 0) {
     throw AuthenticationError("the other side sent a forged public key; refuse its connections");
@@ -85,7 +85,7 @@ void KeyExchange::derive(std::span<const std::byte> remote_prologue, SessionKeys
   crypto_generichash_update(&hash, raw(initiator), initiator.size());
   crypto_generichash_update(&hash, raw(acceptor), acceptor.size());
   crypto_generichash_final(&hash, both.data(), both.size());
-  // The first half is the initiator's to send with, the second half the acceptor's.
+  // The first half encrypts what the initiator sends, the second what the acceptor sends.
   std::span<const unsigned char, 32> send = std::span(both).first<32>();
   std::span<const unsigned char, 32> receive = std::span(both).last<32>();
   if (role_ == Role::acceptor) std::swap(send, receive);

@@ -1,7 +1,7 @@
-// The cryptography of the control channel: key agreement and one encrypted stream a direction.
+// The cryptography of the control channel: key agreement and one encrypted stream per direction.
 //
-// Both sides make an ephemeral X25519 key, so a recorded connection stays closed even to one who
-// learns the secret later. The two stream keys are the halves of
+// Both sides generate an ephemeral X25519 key, so a recorded connection stays unreadable even to
+// an attacker who learns the secret later. The two stream keys are the halves of
 //   BLAKE2b-512(key = the address's secret; X25519 result, initiator's prologue, acceptor's
 //   prologue)
 // so they depend on the secret, on both ephemeral keys and on the protocol version. Streams are
@@ -20,12 +20,12 @@
 
 namespace zerohop::engine {
 
-// To be called before any other function of libsodium; cheap from the second time on.
+// Call before any other function of libsodium; cheap after the first call.
 void prepare_sodium();
 
 enum class Role { initiator, acceptor };
 
-// A key that is wiped when it goes; neither copied nor moved.
+// A key that is wiped on destruction; neither copied nor moved.
 struct WipedKey {
   std::array<unsigned char, 32> bytes{};
   WipedKey() = default;
@@ -44,10 +44,10 @@ struct SessionKeys {
   }
 };
 
-// First bytes of a side: 8 of magic and version, then its ephemeral public key.
+// The first bytes a side sends: 8 of magic and version, then its ephemeral public key.
 using Prologue = std::array<std::byte, 40>;
 
-// Whether the magic is right, of whatever version: others get no answer.
+// Whether the magic is right, for any version: other connections get no answer.
 bool is_prologue(std::span<const std::byte> bytes);
 
 class KeyExchange {
@@ -57,10 +57,10 @@ class KeyExchange {
   const Prologue& prologue() const noexcept { return prologue_; }
 
   // Throws ProtocolError when the bytes are not a prologue or of another version, and
-  // AuthenticationError for a public key that would make the result known to everybody.
+  // AuthenticationError for a public key whose result anybody could compute.
   void derive(std::span<const std::byte> remote_prologue, SessionKeys& keys) const;
 
-  void wipe() noexcept;  // the secrets, once the keys are derived
+  void wipe() noexcept;  // wipes the secrets, once the keys are derived
 
  private:
   Role role_;
@@ -82,7 +82,7 @@ class Encryptor {
 
   std::span<const std::byte> header() const noexcept { return std::as_bytes(std::span(header_)); }
 
-  // Appends one frame, length included, to `out`.
+  // Appends one frame, including its length, to `out`.
   void append_frame(std::span<const std::byte> message, std::vector<std::byte>& out);
 
  private:
@@ -97,7 +97,7 @@ class Decryptor {
   Decryptor& operator=(const Decryptor&) = delete;
   ~Decryptor() { sodium_memzero(&state_, sizeof(state_)); }
 
-  // `frame` includes the length. Nothing when it is not the next frame of the other side.
+  // `frame` includes the length. Empty when it is not the other side's next frame.
   std::optional<std::vector<std::byte>> open_frame(std::span<const std::byte> frame);
 
  private:

@@ -10,8 +10,7 @@
 namespace zerohop::engine {
 namespace {
 
-// Encoder and Decoder are shown the same list of fields (below), so that one cannot know a field
-// that the other does not.
+// Encoder and Decoder visit the same list of fields (below), so they cannot disagree on them.
 class Encoder {
  public:
   explicit Encoder(WireWriter& writer) : writer_(writer) {}
@@ -51,13 +50,13 @@ class Decoder {
   void operator()(std::span<Byte, n> bytes) {
     reader_.fixed(std::as_writable_bytes(bytes));
   }
-  // Never more than kMaxRails, whatever the bytes say.
+  // At most kMaxRails, whatever the bytes say.
   std::size_t count() {
     const std::size_t items = reader_.number<std::uint8_t>();
     if (items > kMaxRails) reader_.fail(std::to_string(items) + " rails");
     return items;
   }
-  // Never more than kMaxSums, nor than there are bytes left for.
+  // At most kMaxSums, and no more than the remaining bytes can hold.
   std::size_t many() {
     const std::size_t items = reader_.number<std::uint16_t>();
     if (items > kMaxSums || items > reader_.left() / sizeof(std::uint32_t)) {
@@ -66,7 +65,7 @@ class Decoder {
     return items;
   }
   void operator()(std::string& text) { text = reader_.text(kMaxNameBytes); }
-  void key(std::string& text) { text = reader_.key(kMaxNameBytes); }  // which is never shown
+  void key(std::string& text) { text = reader_.key(kMaxNameBytes); }  // never displayed
   void operator()(std::vector<std::byte>& bytes) {
     const std::span<const std::byte> view = reader_.blob(kMaxRemoteMemoryBytes);
     bytes.assign(view.begin(), view.end());
@@ -76,7 +75,7 @@ class Decoder {
   WireReader& reader_;
 };
 
-// A message that is const for the Encoder and mutable for the Decoder.
+// A message, const for the Encoder and mutable for the Decoder.
 template <class T, class Message>
 concept Is = std::same_as<std::remove_const_t<T>, Message>;
 

@@ -1,4 +1,4 @@
-// What two endpoints say to each other on the control channel: plain values and their encoding.
+// The messages between two endpoints on the control channel: plain values and their encoding.
 #pragma once
 
 #include <array>
@@ -16,34 +16,36 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 8;          // of the messages, told in Hello
+inline constexpr std::uint32_t kControlVersion = 8;          // of the messages, sent in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 
-// First message of either side: who it is, and what the other needs to connect its queue pair.
+// The first message of either side: its identity, and what the other needs to connect its queue
+// pair.
 struct Hello {
   std::uint32_t version = kControlVersion;
   EndpointId id{};
-  IdProof proof;  // that it is the one
+  IdProof proof;  // proof of the id
   std::string name;
   std::string host_name;
   std::uint32_t pid = 0;
-  // One a rail, kMaxRails at most; number 0: that rail's device is gone. Rail i meets rail i.
+  // One per rail, at most kMaxRails; number 0: that rail's device is gone. Rail i connects to rail
+  // i.
   std::vector<rdma::QueuePairAddress> queue_pairs;
-  std::uint8_t global_atomics = 0;  // 1: its devices' atomics are atomic with one another's
-  std::uint32_t receive_slots = 0;  // messages the other side may have on its way, on each
+  std::uint8_t global_atomics = 0;  // 1: atomics of its devices are atomic with each other's
+  std::uint32_t receive_slots = 0;  // messages that the other side may have in flight, on each
   std::uint32_t slot_nbytes = 0;
-  // Where processes of the sender's host come for its memory, and what lets this one in; empty:
-  // nowhere.
+  // Where processes of the sender's host request its memory, and the token that admits this one;
+  // empty: nowhere.
   std::string local_server;
   std::array<std::byte, 32> token{};
-  // How many connections with the receiver the sender has seen established. Tells a reconnection
-  // from two first connections that crossed each other.
+  // How many established connections with the receiver the sender has seen. Distinguishes a
+  // reconnection from two first connections that crossed.
   std::uint32_t established = 0;
-  std::uint8_t integrity = 0;  // 1: it wants what the two transfer to be checked
+  std::uint8_t integrity = 0;  // 1: it wants transfers between the two to be checked
 };
 
-struct Ready {};  // the sender's queue pair takes messages
+struct Ready {};  // the sender's queue pair can receive
 
 struct Lookup {
   std::uint64_t request = 0;
@@ -64,7 +66,7 @@ struct Heartbeat {
 };
 
 // A fresh queue pair after an error, or none any more (number 0). The sender's old one is gone:
-// what was still on its way to it has no effect.
+// what was in flight to it has no effect.
 struct Requeue {
   std::uint8_t rail = 0;
   std::uint32_t generation = 0;
@@ -72,8 +74,8 @@ struct Requeue {
 };
 
 struct Bye {
-  // Causes. kCrossing: two connections crossed, and the other one goes on. kFull: there is no place
-  // for one more Peer.
+  // Causes. kCrossing: two connections crossed, and the other one continues. kFull: no place for
+  // another Peer.
   static constexpr std::uint8_t kLeft = 0;
   static constexpr std::uint8_t kCrossing = 1;
   static constexpr std::uint8_t kFull = 2;
@@ -82,33 +84,33 @@ struct Bye {
   std::uint8_t cause = kLeft;
 };
 
-// Asks for the other end of a queue pair of that rail which kernels of the sender drive.
+// Asks for the remote end of a queue pair of that rail, which kernels of the sender will drive.
 struct OpenDirect {
   std::uint64_t request = 0;
   std::uint8_t rail = 0;
   rdma::QueuePairAddress queue_pair;
 };
 
-// The answer; or why not.
+// The answer, or the reason for a refusal.
 struct DirectOpened {
   std::uint64_t request = 0;
   rdma::QueuePairAddress queue_pair;
-  std::uint64_t slots = 0;  // address of the sender's notification slot 0, and the key to them
+  std::uint64_t slots = 0;  // address of the sender's notification slot 0, and its key
   std::uint32_t slots_key = 0;
-  std::string refusal;  // empty: it is there
+  std::string refusal;  // empty: granted
 };
 
 struct CloseDirect {
   std::uint64_t request = 0;
 };
 
-inline constexpr std::size_t kMaxSums = 128;  // of one SumUp, and parts that they are of
+inline constexpr std::size_t kMaxSums = 128;  // per SumUp; also the most parts per SumUp
 
 // Asks for the checksums of bytes [first, first + nbytes) of the receiver's memory, counted in C
-// order: one for every kSummedNbytes of them, as Checksums has it.
+// order: one per kSummedNbytes, as in Checksums.
 struct SumUp {
   struct Part {
-    std::vector<std::byte> memory;  // RemoteMemory::to_bytes: the right to it as well
+    std::vector<std::byte> memory;  // RemoteMemory::to_bytes: also the right to it
     std::uint64_t first = 0;
     std::uint64_t nbytes = 0;
   };
@@ -116,12 +118,12 @@ struct SumUp {
   std::vector<Part> parts;
 };
 
-// The answer: of all parts one after the other; or why not.
+// The answer: the sums of all parts in order, or the reason for a refusal.
 struct SummedUp {
   std::uint64_t request = 0;
   std::vector<std::uint32_t> sums;
-  std::uint32_t status = 0;  // 0: they are there; else an ibv_wc_status
-  std::string refusal;       // ... and why
+  std::uint32_t status = 0;  // 0: sums are present; else an ibv_wc_status
+  std::string refusal;       // ... with the reason
 };
 
 // The position in this list is the kind on the wire: append only.
@@ -132,7 +134,7 @@ using ControlMessage =
 // Throws ProtocolError when a field is longer than its limit.
 std::vector<std::byte> encode(const ControlMessage& message);
 
-// Throws ProtocolError for bytes that encode() does not make.
+// Throws ProtocolError for bytes that encode() does not produce.
 ControlMessage decode_control_message(std::span<const std::byte> bytes);
 
 }  // namespace zerohop::engine

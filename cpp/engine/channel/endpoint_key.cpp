@@ -26,7 +26,7 @@ EndpointId id_of(std::span<const std::byte> public_key) {
   return id;
 }
 
-// What is signed; the words keep it apart from whatever else a key might sign.
+// Prefix of what is signed; separates it from anything else that a key might sign.
 constexpr std::array kSigned = {std::byte{'z'}, std::byte{'h'}, std::byte{'i'}, std::byte{'d'}};
 using Statement = std::array<std::byte, sizeof kSigned + sizeof(Prologue)>;
 

@@ -1,9 +1,9 @@
-// Who an Endpoint is: its id is the hash of a public key, so that nobody else can say that it is
-// that one, whether or not it is connected, and nothing need be remembered of earlier connections.
+// The identity of an Endpoint: its id is the hash of a public key, so nobody else can claim it,
+// connected or not, and no state about earlier connections is needed.
 //
-// The owner of an id signs, for each control connection, the prologue that it began it with
-// (cipher.hpp; Ed25519 of libsodium). Only who has the private half of that prologue's key can read
-// and write on the connection, so a signature that was seen elsewhere is of no use to another.
+// For each control connection, the owner of an id signs the prologue that it sent (cipher.hpp;
+// Ed25519 of libsodium). Only the holder of the private half of that prologue's key can use the
+// connection, so a replayed signature is worthless.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace zerohop::engine {
 
-// Told in Hello.
+// Sent in Hello.
 struct IdProof {
   std::array<std::byte, 32> public_key{};
   std::array<std::byte, 64> signature{};
@@ -22,16 +22,16 @@ struct IdProof {
 
 class EndpointKey {
  public:
-  EndpointKey();  // of its own
+  EndpointKey();  // a new key
   ~EndpointKey() { sodium_memzero(private_key_.data(), private_key_.size()); }
   EndpointKey(const EndpointKey&) = delete;
   EndpointKey& operator=(const EndpointKey&) = delete;
 
   const EndpointId& id() const noexcept { return id_; }
-  // An address with this id and a fresh secret, the rest empty.
+  // An address with this id and a fresh secret; the rest is empty.
   Address address() const;
 
-  // On a connection that this endpoint began with `own`, on either side.
+  // For a connection on which this endpoint sent the prologue `own`.
   IdProof prove(const Prologue& own) const;
 
  private:
@@ -40,7 +40,7 @@ class EndpointKey {
   EndpointId id_;
 };
 
-// Whether who began its side of the connection with `theirs` is that endpoint.
+// Whether the side that sent the prologue `theirs` is that endpoint.
 bool proves(const IdProof& proof, const EndpointId& id, const Prologue& theirs);
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// How many connections were ever made with each peer, by which two that cross are told apart.
+// The number of connections ever made with each peer; resolves connections that cross.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace zerohop::engine {
 
-// One thread. Peers that left long ago are forgotten, so that a server of changing clients does not
-// grow: to who is not connected, and will not try one again that it does not know to be over, a
-// count from 0 on says the same.
+// Not thread-safe. Forgets peers that left long ago, so that a server with changing clients does
+// not grow. A count that restarts at 0 is equivalent for a peer that is not connected and will not
+// retry a connection that it believes alive.
 class Established {
  public:
   using Clock = std::chrono::steady_clock;
@@ -23,7 +23,7 @@ class Established {
     const auto known = counts_.find(id);
     return known == counts_.end() ? 0 : known->second.count;
   }
-  // is_connected(id): who is stays.
+  // is_connected(id): connected peers are kept.
   void add(const EndpointId& id, const std::function<bool(const EndpointId&)>& is_connected,
            Clock::time_point now = Clock::now()) {
     if (counts_.size() >= next_sweep_) {
@@ -39,7 +39,7 @@ class Established {
   std::size_t size() const noexcept { return counts_.size(); }
 
  private:
-  // Longer than either end takes to see that a connection is over.
+  // Longer than either end needs to detect that a connection is over.
   static constexpr std::chrono::seconds kKept{60};
   static constexpr std::size_t kFirstSweep = 256;
 

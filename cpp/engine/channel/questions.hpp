@@ -1,4 +1,4 @@
-// Questions to a peer, by the number that its answers bring back.
+// Pending questions to a peer, by the number that its answers carry.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,11 @@
 
 namespace zerohop::engine {
 
-// Any thread.
+// Thread-safe.
 template <typename Answer>
 class Questions {
  public:
-  // A question as long as somebody waits for the answer: it is forgotten with this object, however
-  // the wait ends.
+  // A question whose answer a caller waits for: this object forgets it, however the wait ends.
   class Asked {
    public:
     explicit Asked(Questions& all) : all_(all), number_(all.add(answer_)) {}
@@ -33,13 +32,13 @@ class Questions {
     const std::uint64_t number_;
   };
 
-  // Null: nobody waits for it any more.
+  // Null: no caller waits for it any more.
   std::shared_ptr<Answer> find(std::uint64_t number) const {
     const std::lock_guard lock(mutex_);
     const auto found = answers_.find(number);
     return found == answers_.end() ? nullptr : found->second;
   }
-  // All that somebody waits for now.
+  // All questions with a waiting caller.
   std::vector<std::shared_ptr<Answer>> all() const {
     const std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<Answer>> all;
@@ -62,7 +61,7 @@ class Questions {
     answers_.erase(number);
   }
 
-  mutable Mutex<Rank::peer> mutex_;  // guards all below
+  mutable Mutex<Rank::peer> mutex_;  // guards all members below
   std::uint64_t next_ = 1;
   std::unordered_map<std::uint64_t, std::shared_ptr<Answer>> answers_;
 };

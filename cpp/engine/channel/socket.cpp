@@ -35,8 +35,9 @@ std::string place(const std::string& host, std::uint16_t port) {
 }
 
 void set_option(int fd, int level, int option, int value) {
-  // A refusal costs latency or a late notice of a dead host, no correctness: heartbeats watch over
-  // the connection. Sockets that are not TCP (tests use pairs) refuse all of these.
+  // If an option is refused, only latency or the detection of a dead host suffers, not correctness:
+  // heartbeats watch the connection. Sockets that are not TCP (tests use pairs) refuse all of
+  // these.
   (void)::setsockopt(fd, level, option, &value, sizeof(value));
 }
 
@@ -54,7 +55,7 @@ UniqueFd open_socket(int family) {
                  error_number);
 }
 
-// What getsockname fills in; 0 as the port of any other kind of socket.
+// The result of getsockname; the port is 0 for any other kind of socket.
 struct SocketName {
   sockaddr_storage storage{};
   socklen_t nbytes = sizeof(storage);
@@ -86,7 +87,7 @@ void set_stream_options(int fd) {
 UniqueFd listen_tcp(const std::string& host, std::uint16_t port) {
   const AddressList address = parse_literal(host, port);
   UniqueFd fd = open_socket(address->ai_family);
-  // Lets a fixed port be taken again while connections of the previous process linger.
+  // Lets a fixed port be reused while connections of the previous process linger.
   set_option(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   if (::bind(fd.get(), address->ai_addr, address->ai_addrlen) != 0 ||
       ::listen(fd.get(), SOMAXCONN) != 0) {
@@ -109,7 +110,7 @@ UniqueFd start_connect(const std::string& host, std::uint16_t port) {
   const AddressList address = parse_literal(host, port);
   UniqueFd fd = open_socket(address->ai_family);
   set_stream_options(fd.get());
-  // EINTR: the attempt goes on in the background just as with EINPROGRESS (man 2 connect).
+  // EINTR: the attempt continues in the background, as with EINPROGRESS (man 2 connect).
   if (::connect(fd.get(), address->ai_addr, address->ai_addrlen) != 0 && errno != EINPROGRESS &&
       errno != EINTR) {
     throw_unreachable(place(host, port), errno);

@@ -1,5 +1,5 @@
-// TCP sockets of the control channel: every one non-blocking, close-on-exec, without Nagle's delay
-// and with keepalive. Hosts are IPv4 or IPv6 literals (fe80::1%eth0 included), never looked up.
+// TCP sockets of the control channel: all non-blocking, close-on-exec, with TCP_NODELAY and
+// keepalive. Hosts are IPv4 or IPv6 literals (fe80::1%eth0 included), never looked up.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ UniqueFd listen_tcp(const std::string& host, std::uint16_t port = 0);
 
 std::uint16_t local_port(int fd);
 
-// Of one that was accepted; start_connect() does so itself.
+// For an accepted socket; start_connect() calls it itself.
 void set_stream_options(int fd);
 
-// Begins to connect and returns at once; the socket turns writable when it is connected. Throws
-// PeerLost when the network refuses immediately, ProtocolError when `host` is no literal.
+// Starts to connect and returns at once; the socket becomes writable when connected. Throws
+// PeerLost when the network refuses immediately, ProtocolError when `host` is not a literal.
 UniqueFd start_connect(const std::string& host, std::uint16_t port);
 
 }  // namespace zerohop::engine

@@ -18,7 +18,7 @@ Barrier::Barrier(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<CallLog> lo
   if (place.rank >= place.size) throw std::invalid_argument("ranks go from 0 to size - 1");
 }
 
-// How far on the partner is, from 0 on; as far back is the one to be heard.
+// How far the partner is ahead, from 0 on; the rank to hear from is as far behind.
 std::uint64_t Barrier::distance(std::uint32_t step, std::uint32_t partner) const noexcept {
   return std::uint64_t{partner + 1} << step;
 }
@@ -80,7 +80,7 @@ Barrier::Outcome Barrier::hear(std::uint32_t own, const Deadline& deadline) {
       endpoint_->wait_notifies(slot(step_, 0), partners(step_), taken_, deadline);
     } catch (const TransferTimeout&) {
       return {News::quiet};
-    } catch (const PeerLost&) {  // the last one that could tell anything
+    } catch (const PeerLost&) {  // the last peer that could notify anything
       return {News::quiet};
     }
     for (const auto& [at, value] : taken_) {
@@ -91,7 +91,7 @@ Barrier::Outcome Barrier::hear(std::uint32_t own, const Deadline& deadline) {
   return outcome;
 }
 
-// What a partner has told.
+// Interprets the value that a partner sent.
 Barrier::Outcome Barrier::judge(std::uint32_t partner, std::uint32_t value, std::uint32_t own) {
   if (value < kArrived) return {News::told, std::int64_t{value} - kLost};
   heard_ |= std::uint32_t{1} << partner;

@@ -1,10 +1,11 @@
 // The barrier among ranks, by notifications.
 //
-// In each step a rank tells some that it has come, and hears from as many (Hoefler, Mehlan, Mietke,
-// Rehm: Fast barrier synchronization for InfiniBand, 2006). Up to eight ranks tell all others at
-// once: one step, so that ranks that share cores take turns once. More tell one in each step, the
-// one 2**step further on (Hensgen, Finkel, Manber: Two algorithms for barrier synchronization,
-// 1988). Behind the last step a rank has heard of all, at first or at second hand.
+// In each step a rank notifies some others that it has arrived, and hears from as many (Hoefler,
+// Mehlan, Mietke, Rehm: Fast barrier synchronization for InfiniBand, 2006). Up to eight ranks
+// notify all others at once: with a single step, ranks that share cores take turns only once. More
+// ranks notify one other per step, the one 2**step further on (Hensgen, Finkel, Manber: Two
+// algorithms for barrier synchronization, 1988). After the last step each rank has heard of all,
+// directly or indirectly.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +25,18 @@ class Barrier {
  public:
   using Rank = std::uint32_t;
   static constexpr std::uint32_t kSteps = 32;          // more than any size needs: the last is free
-  static constexpr std::uint32_t kSlots = 2 * kSteps;  // of every rank's board
-  static constexpr Rank kAtOnce = 8;                   // ranks that make one step of it
-  // With the digest of what that rank has called below it, or 0: it may have called anything.
+  static constexpr std::uint32_t kSlots = 2 * kSteps;  // on every rank's board
+  static constexpr Rank kAtOnce = 8;                   // up to so many ranks use a single step
+  // Plus, in the bits below, the digest of that rank's calls; 0: it may have made any calls.
   static constexpr std::uint32_t kArrived = std::uint32_t{1} << 31;
-  // Below that: a rank is lost, plus its number. Whom that one tells need not wait for it.
+  // Plus the rank: that rank is lost. A rank that receives this need not wait for the lost one.
   static constexpr std::uint32_t kLost = 2;
 
   struct Place {
     Rank rank = 0;
     Rank size = 1;
-    std::uint32_t first_slot = 0;  // of kSlots
-    std::uint32_t bell = 0;        // the slot where somebody rings who has found that calls differ
+    std::uint32_t first_slot = 0;  // notified when a rank finds that calls differ
+    std::uint32_t bell = 0;        // notified when a rank finds that calls differ
   };
   Barrier(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<CallLog> log, const Place& place);
 
@@ -43,11 +44,11 @@ class Barrier {
 
   enum class News {
     through,
-    unknown,    // that rank is to be told, and not connected
-    lost,       // that rank is, as it was to be told
-    told,       // by another rank that that one is lost; -1: nobody, it has called shrink()
-    different,  // that rank has made other calls
-    quiet,      // nothing came in time
+    unknown,    // that rank must be notified, and is not connected
+    lost,       // that rank was lost when it was to be notified
+    told,       // another rank reported that rank lost; -1: no rank, it has called shrink()
+    different,  // that rank has made different calls
+    quiet,      // nothing arrived in time
   };
   struct Outcome {
     News news = News::through;
@@ -55,14 +56,14 @@ class Barrier {
   };
 
   bool rung() const { return endpoint_->peek_notify(place_.bell) != 0; }
-  // Puts the barrier into the log, unless it is under way.
+  // Adds the barrier to the log, unless it is in progress.
   void begin();
-  // Goes on with the one that was begun. with_digest: this rank still makes calls.
+  // Continues the barrier in progress. with_digest: this rank still makes calls.
   Outcome run(bool with_digest, const Deadline& deadline);
 
-  std::uint64_t number() const noexcept { return call_ ? call_->number : 0; }  // under way
+  std::uint64_t number() const noexcept { return call_ ? call_->number : 0; }  // in progress
   std::vector<Rank> missing() const;                                           // in this step
-  // Whom this rank has yet to tell, and the slots there.
+  // The ranks that this rank has yet to notify, and the slots there.
   std::vector<std::pair<Rank, std::uint32_t>> untold() const;
 
  private:
@@ -80,13 +81,13 @@ class Barrier {
   const Place place_;
   const std::uint32_t radix_;
   std::vector<std::shared_ptr<Peer>> peers_;  // by rank; null: not connected yet
-  std::optional<CallRecord> call_;            // of the one that is under way
-  // Two rows of slots, taken in turns: a rank may be one barrier ahead of another, but not two.
+  std::optional<CallRecord> call_;            // of the barrier in progress
+  // Two rows of slots, used alternately: a rank may be one barrier ahead of another, but not two.
   std::uint32_t row_ = 0;
   std::uint32_t step_ = 0;
-  std::uint32_t told_ = 0;                 // partners of this step
-  std::uint32_t heard_ = 0;                // ..., a bit for each
-  std::vector<Endpoint::Notified> taken_;  // by hear(), which keeps the room
+  std::uint32_t told_ = 0;                 // partners notified in this step
+  std::uint32_t heard_ = 0;                // partners heard in this step, one bit each
+  std::vector<Endpoint::Notified> taken_;  // filled by hear(); a member to keep its capacity
 };
 
 }  // namespace zerohop::engine::collective

@@ -30,7 +30,7 @@ CallRecord CallLog::add(const Call& call) {
   digest_ = crc32c(std::as_bytes(std::span(&call, 1)), digest_);
   CallRecord record{.position = ++position_, .number = number, .digest = digest_, .call = call};
   record.checksum = checksum_of(record);
-  // A reader that comes in between finds a checksum that does not fit.
+  // A concurrent reader finds a checksum that does not match.
   std::memcpy(&memory_[position_ % kRecords * sizeof(record)], &record, sizeof(record));
   return record;
 }

@@ -1,8 +1,7 @@
-// What a rank has called that all ranks call: collectives and barriers, in memory that the other
-// ranks may read.
+// The record of this rank's collective calls and barriers, in memory that the other ranks can read.
 //
-// Every call has a digest of itself and of all before it, which goes along with its messages. Ranks
-// whose digests differ have made different calls, though perhaps long ago; the records tell which.
+// Every call has a digest of itself and of all earlier calls, which travels with its messages.
+// Ranks whose digests differ have made different calls, possibly long ago; the records show which.
 #pragma once
 
 #include <array>
@@ -27,10 +26,10 @@ enum class Kind : std::uint8_t {
 inline constexpr std::uint8_t kKinds = static_cast<std::uint8_t>(Kind::barrier) + 1;
 
 inline constexpr std::int32_t kNoRoot = -1;
-inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};  // they differ from rank to rank
+inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};  // the size differs among ranks
 using DTypeName = std::array<char, 24>;                        // padded with zeros
 
-// What must be the same everywhere.
+// What must be equal on all ranks.
 struct Call {
   Kind kind{};
   std::array<std::uint8_t, 3> unused{};
@@ -44,7 +43,7 @@ struct CallRecord {
   std::uint64_t position = 0;  // among all calls, from 1
   std::uint64_t number = 0;    // among the collectives, or the barriers
   std::uint32_t digest = 0;
-  std::uint32_t checksum = 0;  // of the record without it
+  std::uint32_t checksum = 0;  // of the record, without this field
   Call call;
 };
 static_assert(sizeof(CallRecord) == 64, "it lies in memory that other processes read");
@@ -52,19 +51,19 @@ static_assert(sizeof(CallRecord) == 64, "it lies in memory that other processes 
 // One thread at a time.
 class CallLog {
  public:
-  static constexpr std::size_t kRecords = 64;  // of the latest calls
+  static constexpr std::size_t kRecords = 64;  // the latest calls
 
-  // memory: of kRecords, all zero; `owner` keeps it.
+  // memory: room for kRecords, all zero; `owner` keeps it alive.
   CallLog(std::span<std::byte> memory, std::shared_ptr<void> owner);
 
-  // Numbers it: collectives from 1, and barriers by themselves.
+  // Numbers the call: collectives from 1, and barriers separately.
   CallRecord add(const Call& call);
 
-  // There are no more collectives: only barriers go in.
+  // No more collectives follow: later calls are only barriers.
   void end() noexcept { over_ = true; }
   bool is_over() const noexcept { return over_; }
 
-  // Those that are there. What is being written, or was never one, is passed over.
+  // The records present. Skips those being written or never written.
   static std::vector<CallRecord> read(std::span<const std::byte> memory);
   std::vector<CallRecord> read() const { return read(memory_); }
 

@@ -19,7 +19,7 @@ void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool
   of_all_ = of_all;
   add_partners(receives_);
   add_partners(sends_);
-  to_say_.reserve(sends_.size());  // as a rule
+  to_say_.reserve(sends_.size());  // enough as a rule
   lines_->outbox().forget();
   for (const Move& move : receives_) {
     lines_->at(move.rank).incoming.add(&move);
@@ -66,7 +66,7 @@ Deadline Exchange::until() const {
 Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   slice_ = slice;
   last_ = last;
-  to_take_ = partners_;  // others may have listened meanwhile
+  to_take_ = partners_;  // another call may have consumed their notifications
   for (;;) {
     if (said_ < to_say_.size() && (to_take_.empty() || fits(to_say_[said_]))) {
       if (Stop stop = say_next()) return std::move(*stop);
@@ -83,7 +83,7 @@ Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   }
 }
 
-// --- what goes out ---
+// --- sending ---
 
 bool Exchange::fits(const Saying& saying) noexcept {
   switch (saying.what) {
@@ -126,13 +126,13 @@ Exchange::Stop Exchange::say_next() {
   culprit_.reset();
   if (!put) {
     if (Stop stop = send(line, header, payload)) return stop;
-    if (next.what != What::data) lines_->outbox().forget();  // the payload goes
+    if (next.what != What::data) lines_->outbox().forget();  // the payload is about to change
   }
   ++said_;
   return std::nullopt;
 }
 
-// Out of the outbox.
+// Sends from the outbox.
 Exchange::Stop Exchange::send(Line& line, const Header& header,
                               std::span<const std::byte> payload) {
   while (line.checked() && line.oldest()) {
@@ -149,7 +149,7 @@ Exchange::Stop Exchange::send(Line& line, const Header& header,
   return std::nullopt;
 }
 
-// For a transfer over that line. Throws what ended it.
+// Waits for a transfer over that line. Throws the error that ended it.
 Exchange::Stop Exchange::await(Line& line, const std::shared_ptr<Transfer>& transfer) {
   if (!transfer->done() && !transfer->wait(until())) {
     return Outcome{.news = News::under_way, .rank = line.rank(), .transfer = transfer};
@@ -178,7 +178,7 @@ void Exchange::look() {
   }
 }
 
-// --- what comes in ---
+// --- receiving ---
 
 bool Exchange::is_over() const noexcept {
   return std::ranges::any_of(lines_->over(), [&](const Line* line) {
@@ -186,7 +186,7 @@ bool Exchange::is_over() const noexcept {
   });
 }
 
-// False: nothing has come, and where a rank has rung off, nothing is waited for.
+// False: nothing has arrived. Does not wait if a rank has hung up.
 bool Exchange::hear() {
   return lines_->listen(is_over() ? Deadline::after(Deadline::Seconds{0}) : until(), to_take_);
 }
@@ -220,7 +220,7 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
   switch (what) {
     case What::ready: write(line, move, message.payload); break;
     case What::announce:
-      if (move.small()) say(What::ready, move);  // of a larger one it knows already
+      if (move.small()) say(What::ready, move);  // for a larger one the sender knows already
       return std::nullopt;
     case What::done: break;
     case What::data:
@@ -246,7 +246,7 @@ void Exchange::write(Line& line, const Move& move, std::span<const std::byte> wh
   culprit_ = line.rank();
   line.write(*move.memory, there, last_);
   culprit_.reset();
-  say(What::done, move);  // behind the data, as every notification is
+  say(What::done, move);  // after the data, as every notification
 }
 
 std::vector<Rank> Exchange::missing() const {
@@ -266,8 +266,8 @@ Exchange::Stop Exchange::finish() {
       if (Stop stop = await(*line, line->oldest())) return stop;
     }
   }
-  // A small message may have failed: the next one over its line says so. Its rank may have taken
-  // it, and left: what this call waited for is there.
+  // A small message may have failed: the next one over its line reports it. Its rank may have
+  // received it and left: what this call waited for is there.
   return std::nullopt;
 }
 

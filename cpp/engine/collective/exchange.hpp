@@ -1,10 +1,10 @@
-// What collectives are made of: blocks that go to some ranks while others come from some.
+// The building block of collectives: sends blocks to some ranks while receiving from others.
 //
-// A small block goes along with its header (data). Of a large one the receiver says at once where
-// it belongs (ready), and the sender writes it there and says so (done). So does the sender of a
-// block on a GPU, however small; the receiver cannot know and is told before (announce). A sender
-// who waits for long announces a large block, too: a receiver who has made another call, and does
-// not know of any large one, finds that.
+// A small block is sent with its header (data). For a large one the receiver sends its address at
+// once (ready); the sender writes the block there and notifies (done). The same goes for a block on
+// a GPU, however small; since the receiver cannot know, it is announced first (announce). A sender
+// that waits for long announces a large block, too: a receiver that made another call, and expects
+// no large block, then notices.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,17 @@ namespace zerohop::engine::collective {
 // A block to a rank, or from it.
 struct Move {
   Rank rank = 0;
-  std::byte* bytes = nullptr;  // null: a CPU does not reach it
+  std::byte* bytes = nullptr;  // null: not accessible to a CPU
   std::uint64_t nbytes = 0;
-  std::shared_ptr<const Memory> memory{};  // of one that is written, or to be written
+  std::shared_ptr<const Memory> memory{};  // of a block that is written
   Label label;
 
   bool small() const noexcept { return nbytes <= kEager; }
   bool eager() const noexcept { return nbytes == 0 || (small() && bytes != nullptr); }
 };
 
-// Of one call at a time. One thread at a time, and one Exchange at a time over the same Lines.
+// Handles one call at a time, in one thread at a time, and only one Exchange uses the Lines at a
+// time.
 class Exchange {
  public:
   explicit Exchange(std::shared_ptr<Lines> lines) : lines_(std::move(lines)) {}
@@ -37,33 +38,32 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Another call, which takes the moves, and gives the room for them back. of_all: it is
-  // everybody's. Then a rank that has rung off ends it, although it may not be one from which
-  // something is to come.
+  // Starts another call: takes the moves, and returns the vectors' old storage. of_all: a call of
+  // all ranks. Then a rank that has hung up ends it, even if nothing was expected from that rank.
   void begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all);
 
   enum class News {
-    complete,      // all that is to come is there, and what is sent may be changed
-    quiet,         // nothing has come in time, or a rank has rung off
-    full,          // that rank has taken nothing in time
-    unmet,         // the inbox of that rank is to be looked up
-    under_way,     // a transfer to that rank has not ended in time
-    unregistered,  // the Memory of what is to be received is missing
-    other,         // that rank has sent what belongs to another call
-    length,        // ... as many bytes of it
-    payload,       // what has come is to be brought to where a CPU does not reach
+    complete,      // everything has arrived, and sent memory may change
+    quiet,         // nothing arrived in time, or a rank has hung up
+    full,          // that rank has not consumed anything in time
+    unmet,         // the caller must look up that rank's inbox
+    under_way,     // a transfer to that rank has not finished in time
+    unregistered,  // the receiving Memory is missing
+    other,         // that rank sent a message of another call
+    length,        // ... of the same call, with another size
+    payload,       // the caller must copy what arrived to memory that a CPU cannot access
   };
   struct Outcome {
     News news = News::complete;
     Rank rank = 0;
-    const Move* move = nullptr;  // that it is about
-    Label label{};               // of what has come
+    const Move* move = nullptr;  // the move concerned
+    Label label{};               // of what arrived
     std::uint64_t nbytes = 0;
     std::vector<std::byte> payload{};
     std::shared_ptr<Transfer> transfer{};
   };
-  // Goes on. slice: how long to wait for each of what comes; last: for all. Throws what a Transfer,
-  // or posting one, does: then culprit() is the rank that it is about.
+  // Continues. slice: how long to wait for each arrival; last: for all. Throws what a Transfer, or
+  // posting one, throws: then culprit() is the rank concerned.
   Outcome run(Deadline::Seconds slice, const Deadline& last);
   std::optional<Rank> culprit() const noexcept { return culprit_; }
 
@@ -72,9 +72,9 @@ class Exchange {
   }
   const Move& receive(std::size_t number) const { return receives_.at(number); }
   std::size_t number_of(const Move& receive) const noexcept { return &receive - receives_.data(); }
-  std::vector<Rank> missing() const;  // from which something has yet to come
-  void look();                        // what has failed is never answered: throws as run() does
-  void announce();                    // large blocks, once
+  std::vector<Rank> missing() const;  // ranks that still have to send
+  void look();                        // a failed move never gets an answer: throws as run() does
+  void announce();                    // announces large blocks, once
 
  private:
   struct Saying {
@@ -104,8 +104,8 @@ class Exchange {
   bool of_all_ = false;
   std::vector<Line*> partners_;
   std::vector<Saying> to_say_;
-  std::size_t said_ = 0;        // of these
-  std::vector<Line*> to_take_;  // lines that may have something
+  std::size_t said_ = 0;        // number of to_say_ already sent
+  std::vector<Line*> to_take_;  // lines that may have messages
   std::size_t missing_ = 0;     // messages
   bool announced_ = false;
   std::optional<Rank> culprit_;

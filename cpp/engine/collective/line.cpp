@@ -9,17 +9,17 @@
 namespace zerohop::engine::collective {
 namespace {
 
-// What a notification reports that no message has, and the end of a lap: in the lap of the oldest
-// message all that follows fits.
+// A notification reports what no message has carried, and the end of a lap: everything after the
+// oldest message fits in that message's lap.
 constexpr std::uint64_t kReturn = 16;  // messages
 constexpr std::size_t kReturnBytes = 2 * kLongest;
-constexpr std::uint64_t kModulus = std::uint64_t{1} << 30;  // counts go round; 0 is an empty slot
+constexpr std::uint64_t kModulus = std::uint64_t{1} << 30;  // counts wrap; 0 is an empty slot
 
 std::uint32_t in_slot(std::uint64_t count) {
   return static_cast<std::uint32_t>(1 + count % kModulus);
 }
 
-// How much further than `count` the value in a slot is.
+// How far the value in a slot is ahead of `count`.
 std::uint64_t news(std::uint32_t value, std::uint64_t count) {
   return (std::uint64_t{value} - 1 - count) % kModulus;
 }
@@ -59,21 +59,21 @@ void Line::meet(RemoteMemory inbox, bool checked) {
   checked_ = checked;
 }
 
-// An earlier count is of a rank that gives up before it knows more.
+// A lower count comes from a rank that gives up before it knows more.
 void Line::heard(std::uint32_t value) noexcept {
   const std::uint64_t more = news(value, arrived_);
   for (std::uint64_t one = 0; more <= kMostMessages && one < more; ++one) {
     Header header;
     std::memcpy(&header, at(arriving_.offset()).data(), sizeof(header));
     count_free(static_cast<std::uint16_t>(header.emptied - free_));
-    // One that is too long is found when it is taken.
+    // An overlong message is detected when it is taken.
     arriving_.pass(std::min<std::size_t>(header.length, kEager));
     ++arrived_;
   }
   over_ = over_ || value >= kOver;
 }
 
-// A count older than free_ is a huge step, modulo 2^16 or 2^30, and is ignored.
+// A count older than free_ appears as a huge step, modulo 2^16 or 2^30, and is ignored.
 void Line::count_free(std::uint64_t more) noexcept {
   if (more > sent_ - free_) return;
   free_ += more;
@@ -107,7 +107,7 @@ std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadlin
   return posted;
 }
 
-// One that goes along with what has been taken.
+// Counts a message that also carries the count of consumed ones.
 void Line::count_sent(std::size_t length) {
   room_.put(length);
   ++sent_;
@@ -134,7 +134,7 @@ void Line::post(std::shared_ptr<Transfer> transfer, bool is_block) {
 
 void Line::look() {
   while (!posted_.empty() && posted_.front().transfer->done()) {
-    (void)posted_.front().transfer->result();  // one that failed stays
+    (void)posted_.front().transfer->result();  // a failed one stays
     good_ = posted_.front().messages;
     posted_.pop_front();
   }
@@ -170,7 +170,7 @@ std::optional<Message> Line::take(unsigned wanted, bool of_all) {
     message.payload = message.kept;
     message.in_inbox = false;
     const std::size_t length = message.header.length;
-    early_.push_back(std::move(message));  // the bytes stay where they are
+    early_.push_back(std::move(message));  // the bytes stay in place
     count_taken(length);
   }
   return std::nullopt;
@@ -190,7 +190,7 @@ void Line::count_taken(std::size_t length) {
   untold_bytes_ = 0;
   try {
     peer_->put(Notification{slots_.credits, in_slot(taken_)});
-  } catch (const Error&) {  // a rank that has left wants no more
+  } catch (const Error&) {  // a rank that has left needs no notice
   }
 }
 

@@ -1,10 +1,9 @@
-// A line: messages between this rank and another one, in order both ways.
+// A line: messages between this rank and another one, in order in both directions.
 //
-// Each side has an inbox, which the other one fills (inbox_layout.hpp); a notification tells how
-// many messages there have been so far. The next message back says how many have been taken; if
-// there is none for a while, a notification does. Such a count covers all messages up to it, also
-// one whose own notification was withheld because its bytes did not arrive: so none is told behind
-// a failure.
+// Each side has an inbox that the other one fills (inbox_layout.hpp); a notification carries the
+// number of messages so far. The next message back carries the number consumed; if there is none
+// for a while, a notification does. Such a count covers all messages up to it, also one whose own
+// notification was withheld because its bytes did not arrive: so no count is sent after a failure.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +24,7 @@ namespace zerohop::engine::collective {
 
 struct Move;
 
-// The moves that wait for the other rank's word, the first one first.
+// The moves that wait for the other rank's answer, oldest first.
 class Expected {
  public:
   void add(const Move* move) { moves_.push_back(move); }
@@ -45,10 +44,10 @@ class Expected {
 
 class Line {
  public:
-  // Set in a slot beside the count: that rank's collectives have come to an end.
+  // Set in a slot beside the count: that rank will call no more collectives.
   static constexpr std::uint32_t kOver = std::uint32_t{1} << 31;
 
-  // Where this rank writes on the other's board.
+  // Where this rank writes on the other rank's board.
   struct Slots {
     std::uint32_t messages = 0;
     std::uint32_t credits = 0;
@@ -57,54 +56,53 @@ class Line {
 
   Rank rank() const noexcept { return rank_; }
   const Memory& inbox() const noexcept { return inbox_; }
-  // checked: the two ends compare what arrives (integrity=1).
+  // checked: the two ends compare the data (integrity=1).
   void meet(RemoteMemory inbox, bool checked);
   bool met() const noexcept { return message_there_.has_value(); }
   bool checked() const noexcept { return checked_; }
 
-  // --- what the slots tell ---
+  // --- values from the slots ---
   void heard(std::uint32_t value) noexcept;     // of the other side's messages
-  void has_room(std::uint32_t value) noexcept;  // of this side's, over there
+  void has_room(std::uint32_t value) noexcept;  // of this side's, consumed over there
   bool is_over() const noexcept { return over_; }
   bool fits(std::size_t length) const noexcept { return room_.fits(length); }
-  // Of the other side's messages, modulo 2^16: goes along with the next one to it.
+  // Of the other side's messages, modulo 2^16: sent with the next message to it.
   std::uint16_t taken_count() const noexcept { return static_cast<std::uint16_t>(taken_); }
 
   // --- messages ---
-  bool has_news() const noexcept { return taken_ < arrived_; }  // that nobody has taken
-  // A message, in the call. False: it cannot be done, and nothing has happened: then send() it.
-  // Met, and it fits. Throws what Peer::put does.
+  bool has_news() const noexcept { return taken_ < arrived_; }  // unconsumed messages
+  // Sends a message within this call. False: not possible, and nothing has happened: use send().
+  // Requires that the lines have met and the message fits. Throws what Peer::put throws.
   bool put(const Header& header, std::span<const std::byte> payload);
-  // `from`: the message, in registered memory. Met, and it fits. Null: it is there. Throws what
-  // Peer::write does.
+  // `from`: the message, in registered memory. Requires that the lines have met and the message
+  // fits. Null: it has arrived. Throws what Peer::write throws.
   std::shared_ptr<Transfer> send(const Memory& from, const Deadline& deadline);
-  // Posts it; the next message is behind it.
+  // Posts the write; the next message follows it.
   void write(const Memory& block, const RemoteMemory& there, const Deadline& deadline);
-  // Of those that are wanted (a bit for each What) the next one; of_all: any, as for a collective
-  // of all ranks, before which everything of send_recv has to be received. One of send_recv that is
-  // not wanted yet is kept for later. To be followed by emptied(). Throws ProtocolError.
+  // Takes the next wanted message (one bit per What); of_all: any, as for a collective of all
+  // ranks, which requires that everything of send_recv was received before. An unwanted message of
+  // send_recv is kept for later. Call emptied() afterwards. Throws ProtocolError.
   std::optional<Message> take(unsigned wanted, bool of_all);
   void emptied(const Message& message);
-  std::vector<Label> untaken() const;  // of what has come and nobody has taken
+  std::vector<Label> untaken() const;  // of messages not yet consumed
 
-  // --- what was posted ---
-  // Throws what ended an earlier transfer. Never blocks.
+  // --- posted transfers ---
+  // Throws the error that ended an earlier transfer. Never blocks.
   void look();
-  // Of which nobody knows yet that it ended well, the oldest one; null: none, or no block.
+  // The oldest transfer not known to have succeeded; null: none, or not a block.
   std::shared_ptr<Transfer> oldest() const;
   std::shared_ptr<Transfer> oldest_before_blocks_end() const;
 
-  // Tells the other side that there is nothing more to wait for here, behind the messages that are
-  // over there. While something is still under way, which may fail, it tells nothing: the other
-  // side asks.
+  // Notifies the other side that no more messages follow those already there. While a transfer that
+  // may fail is in progress it sends nothing: the other side then asks.
   void ring_off(const Deadline& deadline);
 
-  Expected incoming, outgoing;  // of the Exchange that runs
+  Expected incoming, outgoing;  // of the current Exchange
 
  private:
   struct Posted {
     std::shared_ptr<Transfer> transfer;
-    std::uint64_t messages;  // that are over there once it and all before it have ended well
+    std::uint64_t messages;  // messages there once this and all earlier transfers have succeeded
     bool is_block;
   };
   void post(std::shared_ptr<Transfer> transfer, bool is_block);
@@ -117,19 +115,19 @@ class Line {
   const std::shared_ptr<Peer> peer_;
   const Slots slots_;
   const Memory inbox_;
-  const std::shared_ptr<const Pinned> pinned_;  // the bytes stay when the Endpoint is closed
+  const std::shared_ptr<const Pinned> pinned_;  // keeps the bytes when the Endpoint is closed
   std::optional<RemoteMemory> message_there_;   // the last one, in the other rank's inbox
   std::uint64_t inbox_there_ = 0;               // its address
   bool checked_ = false;
   bool over_ = false;
-  // Counts of messages. sent_: to the other side; free_: of those, taken there; good_: of those,
-  // known to have arrived. arrived_: from the other side; taken_: of those, taken here; told_: of
-  // those, reported to it.
+  // Message counts. sent_: to the other side; free_: of those, consumed there; good_: of those,
+  // known to have arrived. arrived_: from the other side; taken_: of those, consumed here; told_:
+  // of those, reported to it.
   std::uint64_t sent_ = 0, free_ = 0, arrived_ = 0, taken_ = 0, told_ = 0, good_ = 0;
-  Room room_;  // over there
-  // In the inbox: where the next message will be, and the next one to be taken is.
+  Room room_;  // in the other rank's inbox
+  // In the own inbox: where the next message will arrive, and which one is consumed next.
   Position arriving_, taking_;
-  std::size_t untold_bytes_ = 0;  // emptied, not reported
+  std::size_t untold_bytes_ = 0;  // consumed, not reported
   std::deque<Posted> posted_;
   std::deque<Message> early_;  // of send_recv, for a later call
 };

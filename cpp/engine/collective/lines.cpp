@@ -66,12 +66,12 @@ Outbox& Lines::outbox() {
 }
 
 bool Lines::listen(const Deadline& deadline, std::vector<Line*>& found) {
-  found.reserve(found.size() + 2 * slots_.each);  // what is taken must not get lost
+  found.reserve(found.size() + 2 * slots_.each);  // reserve first: what is taken must not get lost
   try {
     endpoint_->wait_notifies(slots_.messages, 2 * slots_.each, taken_, deadline);
   } catch (const TransferTimeout&) {
     return false;
-  } catch (const PeerLost&) {  // the last one that could tell anything
+  } catch (const PeerLost&) {  // the last peer that could notify anything
     return false;
   }
   for (const Endpoint::Notified& note : taken_) {
@@ -80,12 +80,11 @@ bool Lines::listen(const Deadline& deadline, std::vector<Line*>& found) {
   return true;
 }
 
-// The line that has messages; null: it told of room, or is nobody's.
+// The line with new messages; null: the note only reported room, or belongs to no line.
 Line* Lines::hear(const Endpoint::Notified& note) {
   const bool is_credit = note.first >= slots_.credits;
   Line* const line = find(note.first - (is_credit ? slots_.credits : slots_.messages));
-  if (line == nullptr)
-    return nullptr;  // it has given up; should this rank come to need it, it asks
+  if (line == nullptr) return nullptr;  // that rank has given up; if this rank needs it, it asks
   const bool was_over = line->is_over();
   is_credit ? line->has_room(note.second) : line->heard(note.second);
   if (line->is_over() && !was_over) over_.push_back(line);

@@ -1,5 +1,5 @@
-// The lines of a rank to others, and what they have in common: the slots of the board where others
-// tell of messages and of room, and the registered memory from which messages go out.
+// The lines of a rank to others, and what they share: the board slots where others report messages
+// and room, and the registered memory from which messages are sent.
 #pragma once
 
 #include <array>
@@ -23,16 +23,16 @@ class Outbox {
 
   explicit Outbox(Memory memory);
 
-  // What may go out of a cell still, and over which line.
+  // What may still be sent from a cell, and over which line.
   struct Use {
     std::shared_ptr<Transfer> transfer;
     Line* line;
   };
   using Uses = std::vector<Use>;
   const Uses& uses_of_next() const noexcept { return uses_[next_]; }
-  // Puts a message into the next cell, whose uses have ended, unless the last one has the same: of
-  // one block to several ranks. Until forget() a block keeps its bytes.
-  // What is returned is valid until the next put().
+  // Puts a message into the next free cell, or reuses the last one if that has the same content, as
+  // for one block to several ranks. The block must not change until forget(). The result is valid
+  // until the next put().
   const Memory& put(const Header& header, std::span<const std::byte> payload);
   void use(Use use) { uses_[last_].push_back(std::move(use)); }
   void forget() noexcept { payload_ = {}; }
@@ -40,19 +40,19 @@ class Outbox {
  private:
   bool has(const Header& header, std::span<const std::byte> payload) const noexcept;
 
-  Memory message_;  // the last one, in the cells
+  Memory message_;  // the last message, in the cells
   const std::uint64_t address_;
-  const std::shared_ptr<const Pinned> pinned_;  // the bytes stay when the Endpoint is closed
+  const std::shared_ptr<const Pinned> pinned_;  // keeps the bytes when the Endpoint is closed
   std::array<Uses, kCellCount> uses_{};
   std::size_t next_ = 0, last_ = 0;
-  Header header_{};                       // of the last one
-  std::span<const std::byte> payload_{};  // ..., as it lies in the program's memory; empty: none
+  Header header_{};                       // of the last message
+  std::span<const std::byte> payload_{};  // its payload in the program's memory; empty: none
 };
 
-// One thread at a time, which enters.
+// Only the thread that has entered may use it.
 class Lines {
  public:
-  // Whether another thread is in here.
+  // Whether another thread is inside.
   class Entered {
    public:
     explicit Entered(Lines& lines) noexcept
@@ -69,26 +69,26 @@ class Lines {
     const bool alone_;
   };
 
-  // On every rank's board; each a range of one slot for every rank that writes there.
+  // On every rank's board, a range with one slot for every rank that writes there.
   struct Slots {
     std::uint32_t messages = 0;
-    std::uint32_t credits = 0;  // right behind the messages
+    std::uint32_t credits = 0;  // follow the messages directly
     std::uint32_t each = 0;
   };
   Lines(std::shared_ptr<Endpoint> endpoint, Rank rank, const Slots& slots);
 
   // inbox: of kInbox bytes.
   Line& add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox);
-  Line* find(Rank rank) const noexcept;  // null: there is none
+  Line* find(Rank rank) const noexcept;  // null: none
   Line& at(Rank rank) const;             // throws std::out_of_range
-  // By rank; null: there is none.
+  // By rank; null: none.
   const std::vector<std::unique_ptr<Line>>& all() const noexcept { return lines_; }
   Outbox& outbox();
 
-  // Takes the notifications that have come, or the first that comes in time; false: none has. Adds
-  // to `found` the lines that have messages.
+  // Takes the notifications that have arrived, or waits for the first one; false: none in time.
+  // Adds the lines with new messages to `found`.
   bool listen(const Deadline& deadline, std::vector<Line*>& found);
-  // That have rung off.
+  // Lines that have hung up.
   const std::vector<Line*>& over() const noexcept { return over_; }
 
  private:
@@ -100,8 +100,8 @@ class Lines {
   std::atomic_flag in_use_;
   std::vector<std::unique_ptr<Line>> lines_;
   std::vector<Line*> over_;
-  std::vector<Endpoint::Notified> taken_;  // by listen(), which keeps the room
-  std::unique_ptr<Outbox> outbox_;         // made at the first need
+  std::vector<Endpoint::Notified> taken_;  // filled by listen(); a member to keep its capacity
+  std::unique_ptr<Outbox> outbox_;         // created when first needed
 };
 
 }  // namespace zerohop::engine::collective

@@ -10,10 +10,10 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::size_t kMostAsked = 16;  // questions on their way; the others wait
-constexpr std::size_t kMostParts = 64;  // of one question
-constexpr std::size_t kMostWireNbytes = std::size_t{256} << 10;  // that a question should take
-// Each part ends with a checksum that is of less than kSummedNbytes.
+constexpr std::size_t kMostAsked = 16;                           // questions in flight; others wait
+constexpr std::size_t kMostParts = 64;                           // per question
+constexpr std::size_t kMostWireNbytes = std::size_t{256} << 10;  // transfer bytes per question
+// Each part ends with a checksum of fewer than kSummedNbytes.
 static_assert(kMostParts + kMostSummedAtOnce / kSummedNbytes <= kMaxSums);
 
 std::uint64_t sums_of(std::uint64_t nbytes) { return (nbytes + kSummedNbytes - 1) / kSummedNbytes; }
@@ -53,7 +53,7 @@ std::shared_ptr<Transfer> CheckLine::put(Call call, std::shared_ptr<const Route>
   return transfer;
 }
 
-// In whatever thread ends the transfer, which may hold locks.
+// Runs in whatever thread ends the transfer, which may hold locks.
 void CheckLine::on_moved(const std::shared_ptr<Check>& check) {
   {
     const std::lock_guard lock(mutex_);
@@ -77,11 +77,11 @@ void CheckLine::on_moved(const std::shared_ptr<Check>& check) {
   retire();
 }
 
-// A task: one question, then others have their turn.
+// A task: asks one question, then gives other lines their turn.
 void CheckLine::advance() noexcept {
   try {
     if (ask_next()) put_task([self = shared_from_this()] { self->advance(); });
-  } catch (const std::exception&) {  // out of memory, or the Endpoint is being closed: so is this
+  } catch (const std::exception&) {  // out of memory or closing: this line ends, too
     const std::lock_guard lock(mutex_);
     if (to_ask_.empty()) return;
     const std::shared_ptr<Check> check = to_ask_.front();
@@ -108,7 +108,7 @@ bool CheckLine::ask_next() {
     ++question->check->asked;
     question->check->summing = true;
   }
-  services_.ask(std::move(asked));  // the peer sums up meanwhile
+  services_.ask(std::move(asked));  // the peer computes its sums meanwhile
   Sums sums;
   std::optional<Failure> failure;
   try {
@@ -169,7 +169,7 @@ void CheckLine::on_answer(const SummedUp& answer) {
           {.kind = Failure::Kind::verbs,
            .message =
                std::string(question->check->call.verb) + " with peer '" + services_.peer +
-               "' was carried out, but not compared: its end has no checksums: " + answer.refusal,
+               "' was carried out, but not compared: the peer sent no checksums: " + answer.refusal,
            .code = static_cast<int>(answer.status)},
           1);
     }
@@ -179,7 +179,7 @@ void CheckLine::on_answer(const SummedUp& answer) {
   retire();
 }
 
-// Both ends have summed up.
+// Both ends have computed their sums.
 void CheckLine::judge(const Question& question) {
   const std::shared_ptr<Check>& check = question.check;
   --check->asked;
@@ -193,7 +193,7 @@ std::optional<Failure> CheckLine::compare(const Question& question) const {
   if (here.size() != there.size()) {
     return with_effect(
         {.kind = Failure::Kind::protocol,
-         .message = "peer '" + services_.peer + "' told " + std::to_string(there.size()) +
+         .message = "peer '" + services_.peer + "' sent " + std::to_string(there.size()) +
                     " checksums instead of " + std::to_string(here.size()) +
                     ": install the same zerohop on both sides"},
         1);
@@ -218,19 +218,19 @@ Failure CheckLine::mismatch(const Question& question, const Part& range, std::ui
   Failure failure{
       .kind = Failure::Kind::integrity,
       .message = std::string(check.call.verb) + " with peer '" + services_.peer + "' by " +
-                 route.kind + " (" + route.device + ") brought other bytes than were there: " +
+                 route.kind + " (" + route.device + ") delivered wrong data: " +
                  (several ? "of pair " + std::to_string(range.pair) + " " : "") + "bytes " +
                  std::to_string(range.first) + " to " +
                  std::to_string(range.first + range.nbytes - 1) + " have CRC32C " +
                  checksum_text(here) + " here and " + checksum_text(there) +
                  " there: transfer them again, leave both arrays alone until the Transfer is done, "
-                 "and have `zerohop verify` try the memory and the way if it happens again"};
+                 "and have `zerohop verify` test the memory and the route if it happens again"};
   failure.offset = range.first;
   failure.nbytes = range.nbytes;
   return with_effect(std::move(failure), 1);
 }
 
-// What it has found stands.
+// An earlier failure of the check stands.
 void CheckLine::settle(const std::shared_ptr<Check>& check, std::optional<Failure> failure) {
   if (check->settled) return;
   if (failure && !check->failure) check->failure = std::move(failure);
@@ -239,7 +239,7 @@ void CheckLine::settle(const std::shared_ptr<Check>& check, std::optional<Failur
   if (check->failure && !ended_) withhold_behind(*check);  // all fail where the peer is lost
 }
 
-// No notification that was asked for behind a failure goes out.
+// Withholds all notifications requested after the failed transfer.
 void CheckLine::withhold_behind(const Check& failed) {
   for (auto later = std::next(failed.place); later != line_.end(); ++later) {
     Check& each = **later;
@@ -257,7 +257,7 @@ void CheckLine::end_if_settled(const std::shared_ptr<Check>& check) {
   check->ended = true;
 }
 
-// Ends what has its result; notifications in the order of the calls.
+// Ends the checks that have a result; sends notifications in the order of the calls.
 void CheckLine::retire() {
   std::vector<std::shared_ptr<Check>> done;
   {
@@ -271,10 +271,10 @@ void CheckLine::retire() {
   for (const auto& check : done) finish(check);
 }
 
-// A call in a stream comes behind those of its stream, and those that named none; one that names
-// none comes behind all.
+// A call in a stream follows earlier calls of that stream and those without a stream; one without a
+// stream follows all.
 void CheckLine::notify_those_in_turn() {
-  std::vector<driver::CudaStream> busy;  // with a call before
+  std::vector<driver::CudaStream> busy;  // with an earlier call
   for (auto place = line_.begin(); place != line_.end();) {
     const std::shared_ptr<Check> check = *place;
     const auto& stream = check->call.stream;
@@ -290,7 +290,7 @@ void CheckLine::notify_those_in_turn() {
       put_task([self = shared_from_this(), check] { self->notify(check); });
     } catch (const std::exception&) {
       check->failure = with_effect(Failure::of_current_exception(), check->transfer->nbytes());
-      ended_checks_.push_back(check);  // it is out of the line
+      ended_checks_.push_back(check);  // removed from the line
     }
   }
 }
@@ -312,31 +312,31 @@ void CheckLine::notify(const std::shared_ptr<Check>& check) noexcept {
 
 void CheckLine::finish(const std::shared_ptr<Check>& check) noexcept {
   {
-    Call kept;  // let go of without the lock: the end of an array may run code of the program
+    Call kept;  // destroyed without the lock: dropping an array may run code of the program
     const std::lock_guard lock(mutex_);
     if (check->failure) {
       check->transfer->fail(*check->failure);
     } else if (check->withheld) {
       check->transfer->fail(*check->withheld);
     }
-    // Before it is done: a waiter may count on its memory being released.
+    // Release before ending the Transfer: a waiter may rely on its memory being released.
     if (!check->summing) kept = std::exchange(check->call, {});
   }
-  pending_.fetch_sub(1);  // before it is done: who sees that finds nothing pending
+  pending_.fetch_sub(1);  // before it is done: a caller that sees it done finds nothing pending
   check->transfer->drop();
 }
 
 void CheckLine::end() {
-  std::string why = services_.why_lost();  // whose lock comes before this one
+  std::string why = services_.why_lost();  // takes a lock that comes before this one
   {
     const std::lock_guard lock(mutex_);
     ended_ = true;
     why_lost_ = std::move(why);
     to_ask_.clear();
     questions_.clear();
-    for (const auto& check : line_) {  // the others fail when it is known what has been moved
+    for (const auto& check : line_) {  // the others fail once it is known what has been moved
       if (!check->moved || check->ended) continue;
-      // What was found stands, though there are questions that nobody answers any more.
+      // An earlier failure stands, though questions remain that nobody will answer.
       if (!check->failure) {
         check->failure = lost(check->transfer->nbytes() > 0 ? Effect::all : Effect::nothing);
       }

@@ -1,10 +1,10 @@
-// The transfers with one Peer that are checked (integrity=1), in the order of the calls.
+// The checked transfers with one Peer (integrity=1), in the order of the calls.
 //
-// When the bytes of one have been moved, each end makes checksums (CRC32C) of its own array, and
-// who asked for the transfer compares: it asks the peer on the control connection (SumUp). The
-// notification follows then, behind those before it, but for those in other streams of the program:
-// nobody is told of bytes that were not compared, and after a mismatch no notification that was
-// asked for meanwhile goes out.
+// When the bytes of a transfer have been moved, each end computes checksums (CRC32C) of its own
+// array, and the initiator compares: it asks the peer on the control connection (SumUp). Then the
+// notification is sent, after earlier ones except those in other streams of the program. So no
+// notification covers bytes that were not compared, and after a mismatch no notification requested
+// meanwhile is sent.
 #pragma once
 
 #include <atomic>
@@ -34,8 +34,8 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     std::shared_ptr<Poller> poller;
     std::shared_ptr<Checker> checker;
     std::string peer;                       // its name, for messages
-    std::function<void(SumUp)> ask;         // it
-    std::function<std::string()> why_lost;  // once it is
+    std::function<void(SumUp)> ask;         // the peer
+    std::function<std::string()> why_lost;  // once it is lost
   };
   explicit CheckLine(Services services) : services_(std::move(services)) {}
 
@@ -45,7 +45,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     RemoteMemory there;
   };
   using Pairs = std::vector<Pair>;
-  // Puts the notification out. Null: there is none. Does not wait for room; may throw.
+  // Sends the notification. Null: none. Does not wait for room; may throw.
   using Notify = std::function<std::shared_ptr<Transfer>()>;
 
   struct Call {
@@ -53,14 +53,14 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     std::shared_ptr<Transfer> moved{};  // null: there is nothing to move
     Pairs pairs{};
     Notify notify{};
-    std::optional<driver::CudaStream> stream{};  // of the program, in which it takes its turn
+    std::optional<driver::CudaStream> stream{};  // of the program; orders the notification
   };
-  // Done when all is moved and compared, and the notification is out.
+  // Done when everything is moved and compared, and the notification is sent.
   std::shared_ptr<Transfer> put(Call call, std::shared_ptr<const Route> route);
 
   // --- for the progress thread ---
   void on_answer(const SummedUp& answer);
-  // The peer is lost, as why_lost() tells.
+  // The peer is lost, with the reason of why_lost().
   void end();
 
   bool pending() const noexcept { return pending_.load(std::memory_order_acquire) > 0; }
@@ -72,15 +72,15 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
     Call call;
     Line::iterator place{};
     std::shared_ptr<Transfer> transfer;  // the caller's
-    std::size_t next_pair = 0;           // to be asked about,
+    std::size_t next_pair = 0;           // next to ask about,
     std::uint64_t next_byte = 0;         // ... from that byte on
-    unsigned asked = 0;                  // questions that are not judged
+    unsigned asked = 0;                  // questions without a verdict
     bool summing = false;                // on the Checker's thread
     bool moved = false;
     bool settled = false;             // compared, or failed
-    bool ended = false;               // and nothing is to be notified
-    std::optional<Failure> failure;   // its own
-    std::optional<Failure> withheld;  // of its notification, as one before it failed
+    bool ended = false;               // and nothing is left to notify
+    std::optional<Failure> failure;   // of this check itself
+    std::optional<Failure> withheld;  // of its notification, because an earlier check failed
     bool all_asked() const noexcept { return next_pair == call.pairs.size() || failure; }
     bool notifies() const noexcept { return call.notify && !failure && !withheld; }
   };
@@ -107,7 +107,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   void notify(const std::shared_ptr<Check>& check) noexcept;
   void put_task(Checker::Task task) { services_.checker->put(std::move(task)); }
 
-  // --- with the lock held ---
+  // --- call with the lock held ---
   void judge(const Question& question);
   std::optional<Failure> compare(const Question& question) const;
   Failure mismatch(const Question& question, const Part& range, std::uint32_t here,
@@ -121,9 +121,9 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   const Services services_;
   std::atomic<int> pending_{0};
 
-  Mutex<Rank::check_line> mutex_;  // guards all below, and the Checks
+  Mutex<Rank::check_line> mutex_;  // guards all members below, and the Checks
   Line line_;
-  std::vector<std::shared_ptr<Check>> ended_checks_;  // whose Transfers are to be ended
+  std::vector<std::shared_ptr<Check>> ended_checks_;  // whose Transfers must be ended
   std::deque<std::shared_ptr<Check>> to_ask_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
   std::uint64_t last_request_ = 0;

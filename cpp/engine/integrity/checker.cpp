@@ -16,7 +16,7 @@ SummedUp Checker::answer(const SumUp& asked) noexcept {
   try {
     std::uint64_t left = kMostSummedAtOnce;
     for (const SumUp::Part& part : asked.parts) add_sums(part, left, answer.sums);
-    if (answer.sums.size() > kMaxSums) throw ProtocolError("it is asked for too many checksums");
+    if (answer.sums.size() > kMaxSums) throw ProtocolError("too many checksums were requested");
   } catch (const RegistrationError& error) {
     refuse(IBV_WC_REM_ACCESS_ERR, error);
   } catch (const std::exception& error) {
@@ -31,7 +31,7 @@ void Checker::add_sums(const SumUp::Part& part, std::uint64_t& left,
   const std::uint64_t all = named.layout.nbytes();
   if ((named.access & kRemoteRead) == 0) throw ProtocolError("that memory may not be read");
   if (part.first > all || part.nbytes > all - part.first || part.nbytes > left) {
-    throw ProtocolError("it is asked for checksums of bytes " + std::to_string(part.first) +
+    throw ProtocolError("checksums were requested of bytes " + std::to_string(part.first) +
                         " and " + std::to_string(part.nbytes) + " more, which are not there");
   }
   left -= part.nbytes;
@@ -40,7 +40,7 @@ void Checker::add_sums(const SumUp::Part& part, std::uint64_t& left,
        sums_.of({named.layout, part.first, part.nbytes}, held.device.get())) {
     sums.push_back(sum);
   }
-  // Who has lost the right meanwhile learns nothing.
+  // If the right has ended meanwhile, this throws, and the peer learns nothing.
   static_cast<void>(memories_->find(named));
 }
 

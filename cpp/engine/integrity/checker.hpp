@@ -1,5 +1,5 @@
-// What an Endpoint has for the checks of its Peers: the thread that makes checksums, so that nobody
-// else waits for them, and the memory that peers may ask about.
+// What an Endpoint shares among the checks of its Peers: the thread that computes checksums, so
+// that no other thread waits for them, and the memory that peers may ask about.
 #pragma once
 
 #include <cstdint>
@@ -15,30 +15,30 @@
 
 namespace zerohop::engine {
 
-// Of one SumUp, at most: a few milliseconds' work, so that peers take turns.
+// Per SumUp: a few milliseconds of work, so that peers take turns.
 inline constexpr std::uint64_t kMostSummedAtOnce = std::uint64_t{32} << 20;
 
 class Checker {
  public:
-  // chunk: as of Checksums.
+  // chunk: see Checksums.
   Checker(std::size_t chunk, std::shared_ptr<OwnMemories> memories)
       : sums_(chunk), memories_(std::move(memories)) {}
 
   using Task = std::function<void()>;
-  // Tasks run one after the other, on the thread; they do not throw. Throws as CopyQueue does.
+  // Tasks run one after another on the thread; they must not throw. Throws what CopyQueue throws.
   void put(Task task) {
     tasks_.put(this, [task = std::move(task)] {
       task();
       return CopyQueue::Step::done;
     });
   }
-  // Ends what is left first. Not in a task, nor in a forked child.
+  // Finishes pending tasks first. Do not call from a task or in a forked child.
   void stop() noexcept {
     tasks_.stop();
     sums_.let_go();
   }
 
-  // --- in a task ---
+  // --- for tasks ---
   // Throws CudaError.
   std::vector<std::uint32_t> sums_of(const SummedPart& part, const gpu::Device* device) {
     return sums_.of(part, device);
@@ -50,7 +50,7 @@ class Checker {
 
   Checksums sums_;
   const std::shared_ptr<OwnMemories> memories_;
-  CopyQueue tasks_;  // first to go: its thread uses the others
+  CopyQueue tasks_;  // destroyed first: its thread uses the others
 };
 
 }  // namespace zerohop::engine

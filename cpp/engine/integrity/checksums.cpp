@@ -16,13 +16,13 @@
 namespace zerohop::engine {
 namespace {
 
-// Ranges of a GPU's memory, from which on a kernel gathers them: a copy of each takes 4 us.
+// From so many ranges of GPU memory on a kernel gathers them: copying each takes 4 us.
 constexpr std::uint64_t kScattered = 64;
-// Where there are no kernels: so many copies take a fraction of a second.
+// Limit without kernels: so many copies take a fraction of a second.
 constexpr std::uint64_t kMostCopies = 16384;
-constexpr Deadline::Seconds kPatience{4.0};  // with the GPU
+constexpr Deadline::Seconds kPatience{4.0};  // for the GPU
 
-// The contiguous ranges of a part in C order: beside an array without gaps nothing is reordered.
+// The contiguous ranges of a part in C order; no order change beside an array without gaps.
 class Ranges {
  public:
   explicit Ranges(const SummedPart& part)
@@ -35,7 +35,7 @@ class Ranges {
   }
   std::uint64_t count() const noexcept { return left_ == 0 ? 0 : left_ / runs_.run_nbytes(); }
   std::uint64_t left() const noexcept { return left_; }  // bytes
-  // False: there is none left.
+  // False: no range is left.
   bool next(std::uint64_t& address, std::uint64_t& nbytes) noexcept {
     Run run{};
     if (left_ == 0 || !runs_.next(run)) return false;
@@ -53,13 +53,13 @@ class Ranges {
   std::uint64_t skip_ = 0;  // of the next run
 };
 
-// The next of them, as many as have room in a row at `to`.
+// The next ranges, as many as fit contiguously at `to`.
 class RowSource : public gpu::PieceSource {
  public:
   RowSource(Ranges& ranges, gpu::CopyPiece& rest, std::uint64_t to, std::uint64_t room)
       : ranges_(ranges), rest_(rest), to_(to), room_(std::min(room, rest.nbytes + ranges.left())) {}
 
-  std::uint64_t nbytes() const noexcept { return room_; }  // that are left to fill()
+  std::uint64_t nbytes() const noexcept { return room_; }  // left to fill()
   bool more() const noexcept override { return room_ > 0; }
   std::uint32_t fill(gpu::CopyPiece* into, std::uint32_t room, std::uint64_t most) override {
     std::uint32_t count = 0;
@@ -75,12 +75,12 @@ class RowSource : public gpu::PieceSource {
 
  private:
   Ranges& ranges_;
-  gpu::CopyPiece& rest_;  // of one of them
+  gpu::CopyPiece& rest_;  // remainder of one range
   std::uint64_t to_;
   std::uint64_t room_;
 };
 
-// Bytes come in pieces of any length; a checksum ends with every kSummedNbytes.
+// Accepts bytes in pieces of any length; a checksum ends after every kSummedNbytes.
 class Sums {
  public:
   void add(std::span<const std::byte> bytes) {
@@ -109,8 +109,8 @@ class Sums {
   std::size_t filled_ = 0;
 };
 
-// The lane for as long as it is needed. Copies go through its chunks in turn: while one is summed
-// up the next ones are filled.
+// Holds the lane while needed. Copies rotate through its chunks: while one is summed the next ones
+// are filled.
 class Fetch {
  public:
   Fetch(driver::Copier& copier, const gpu::Device& device, Sums& sums)
@@ -118,8 +118,8 @@ class Fetch {
     check(copier_.take(lane_));
   }
   ~Fetch() {
-    // After an error copies may still run into the chunks. They run in the order in which they
-    // were started: the last mark stands for all.
+    // After an error, copies may still be writing to the chunks. They run in the order in which
+    // they were started: waiting for the last mark covers all.
     if (std::ranges::any_of(filled_, [](std::size_t nbytes) { return nbytes > 0; })) {
       (void)lane_->mark(chunk_);
       (void)lane_->wait(chunk_);
@@ -146,7 +146,7 @@ class Fetch {
   }
 
  private:
-  // Ends the present chunk, and takes what the next one still holds.
+  // Closes the current chunk, and consumes what the next one still holds.
   void turn() {
     if (filled_[chunk_] > 0) check(lane_->mark(chunk_));
     chunk_ = (chunk_ + 1) % filled_.size();
@@ -205,11 +205,11 @@ void Checksums::check(const Layout& layout, std::uint64_t most) {
   if (!gpu::kernel_image().empty()) return;
   const Ranges ranges({layout, 0, std::min(layout.nbytes(), most)});
   if (ranges.count() <= kMostCopies) return;
-  throw RegistrationError("memory of a GPU in pieces of " +
+  throw RegistrationError("GPU memory in pieces of " +
                           std::to_string(ranges.left() / ranges.count()) +
                           " bytes is too scattered for checksums in this build of zerohop, which "
                           "has no GPU kernels: transfer a contiguous copy, or without integrity, "
-                          "or build it where the CUDA toolkit is");
+                          "or build zerohop where the CUDA toolkit is installed");
 }
 
 driver::Copier& Checksums::copier_of(const gpu::Device& device) {

@@ -1,4 +1,4 @@
-// Checksums (CRC32C) of arrays of the host and of GPUs, wherever and however they lie.
+// Checksums (CRC32C) of arrays in host or GPU memory, of any layout.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace zerohop::engine {
 
-// So many bytes have a checksum of their own: a mismatch is told as precisely as that.
+// Bytes per checksum: a mismatch is located to this precision.
 inline constexpr std::uint64_t kSummedNbytes = std::uint64_t{1} << 20;
 
 // Bytes [first, first + nbytes) of the elements of an array, counted in C order without gaps.
@@ -25,17 +25,17 @@ struct SummedPart {
 
 class Checksums {
  public:
-  // chunk: bytes copied at a time from a GPU, through pinned memory of the host.
+  // chunk: bytes copied at a time from a GPU, through pinned host memory.
   explicit Checksums(std::size_t chunk) : chunk_(chunk) {}
 
-  // One for every kSummedNbytes of the part, the last of what is left. device: on which it lies;
-  // null: the host. Throws CudaError or TransferTimeout, also when a GPU does not answer for four
-  // seconds, and what check() throws. One thread at a time.
+  // One checksum per kSummedNbytes of the part, the last one over the rest. device: holds the
+  // array; null: the host. Throws CudaError, TransferTimeout (also when a GPU does not answer for
+  // four seconds), and what check() throws. One thread at a time.
   std::vector<std::uint32_t> of(const SummedPart& part, const gpu::Device* device);
-  // Throws RegistrationError where `layout`, of a GPU's memory, is too scattered for of(), given
-  // `most` bytes at a time.
+  // Throws RegistrationError if `layout`, in GPU memory, is too scattered for of(), given `most`
+  // bytes at a time.
   static void check(const Layout& layout, std::uint64_t most);
-  // Of GPUs, and of the memory that is pinned for them.
+  // Releases the GPUs and the memory pinned for them.
   void let_go() noexcept {
     copiers_.clear();
     gatherers_.clear();

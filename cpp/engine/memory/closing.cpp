@@ -23,7 +23,7 @@ Closing::Closing(std::shared_ptr<Lease<const Pinned>> lease, std::shared_ptr<con
     exposures_ = exposure->exposures();
     entry_ = exposure->entry();
   }
-  last.reset();  // deregistration, unless a transfer goes on
+  last.reset();  // deregisters, unless a transfer is in progress
   if (right_) right_->end();
 }
 
@@ -34,8 +34,8 @@ bool Closing::is_awaited() const noexcept {
 void Closing::finish(const Deadline& deadline) noexcept {
   if (right_ && !right_->await(deadline)) {
     report({"a copy to or from memory on ", device_,
-            " that a peer asked for does not end: the GPU hangs or failed, and the memory that is "
-            "closed stays until it goes on"});
+            " that a peer requested does not finish: the GPU hangs or failed, and the closed "
+            "memory stays until the copy has finished"});
   }
   if (exposures_) exposures_->settle(entry_, deadline);
   lease_->finish();

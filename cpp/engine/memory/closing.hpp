@@ -1,5 +1,5 @@
-// The end of the right to some memory, in two steps: no use begins any more, and then copies that
-// peers have begun are waited for.
+// Ends the right to some memory in two steps: first no new use can start, then copies that peers
+// have started are awaited.
 #pragma once
 
 #include <memory>
@@ -13,11 +13,11 @@ namespace zerohop::engine {
 
 class Closing {
  public:
-  // The first step. nullopt: it is gone, or another thread closes it.
+  // The first step. nullopt: it is gone, or another thread is closing it.
   static std::optional<Closing> begin(const WeakMemory& memory) noexcept;
 
   bool is_awaited() const noexcept;  // a copy still runs
-  // The second one. What still runs at the deadline is reported.
+  // The second step. Reports copies that still run at the deadline.
   void finish(const Deadline& deadline) noexcept;
 
  private:
@@ -26,7 +26,8 @@ class Closing {
 
   std::shared_ptr<Lease<const Pinned>> lease_;
   std::string device_;
-  // Goes behind finish(): its end may run code of the program, which may close the memory again.
+  // Destroyed after finish(): its destructor may run code of the program, which may close the
+  // memory again.
   std::shared_ptr<void> owner_;
   std::shared_ptr<const StagedMemories::Right> right_;
   std::shared_ptr<shm::Exposures> exposures_;

@@ -1,4 +1,4 @@
-// The CUDA driver, when something needs it.
+// The CUDA driver, loaded when it is needed.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 namespace zerohop::engine {
 
 // `given`, or libcuda's if that is null. wanted: what needs it, for the message. Throws
-// RegistrationError when there is none.
+// RegistrationError when there is no driver.
 inline std::shared_ptr<const driver::Cuda> cuda_or(const std::shared_ptr<const driver::Cuda>& given,
                                                    const std::string& wanted) {
   if (given) return given;
   const driver::CudaLibrary& library = driver::libcuda();
-  if (!library.cuda) throw RegistrationError(wanted + " cannot be had: " + library.reason);
+  if (!library.cuda) throw RegistrationError(wanted + " is not available: " + library.reason);
   return library.cuda;
 }
 
-// The same for a call that is for GPUs alone; otherwise: what to do without one. Throws
+// The same for a call that requires a GPU; otherwise: advice for callers without one. Throws
 // RouteUnavailable.
 inline std::shared_ptr<const driver::Cuda> cuda_for_call(
     const std::shared_ptr<const driver::Cuda>& given, const std::string& wanted,
@@ -31,7 +31,7 @@ inline std::shared_ptr<const driver::Cuda> cuda_for_call(
   }
 }
 
-// ... for a call that was given stream=.
+// ... for a call with stream=.
 inline std::shared_ptr<const driver::Cuda> cuda_for_stream(
     const std::shared_ptr<const driver::Cuda>& given) {
   return cuda_for_call(given, "a GPU stream", "leave stream= out");

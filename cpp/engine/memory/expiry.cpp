@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kNothingDue{60'000};
-constexpr milliseconds kAwaiting{2};  // between two looks at a copy that runs
+constexpr milliseconds kAwaiting{2};  // between two checks of a running copy
 
 }  // namespace
 
@@ -27,7 +27,7 @@ void Expiry::at(Clock::time_point when, WeakMemory memory) {
     thread->start();
     thread_ = std::move(thread);
   }
-  thread_->run([] {});  // it looks anew how long it may sleep
+  thread_->run([] {});  // makes the thread recompute how long it may sleep
 }
 
 void Expiry::stop() noexcept {

@@ -16,25 +16,25 @@
 
 namespace zerohop::engine {
 
-// Any thread. A thread of its own closes: that may take a while, which no other has. What is due
-// loses its right then, whatever copies of others still run.
+// Thread-safe. A separate thread closes, as that may take a while. Memory loses its right when due,
+// even if copies of other memory still run.
 class Expiry {
  public:
   using Clock = std::chrono::steady_clock;
 
   // Throws Error when the process is out of descriptors or threads, the first time.
   void at(Clock::time_point when, WeakMemory memory);
-  void stop() noexcept;  // nothing is closed any more, nor begun
-  bool runs() const;     // it has a thread
+  void stop() noexcept;  // nothing more is closed or started
+  bool runs() const;     // the thread exists
 
  private:
   std::chrono::milliseconds close_due();
 
-  mutable Mutex<Rank::expiry> mutex_;  // guards all below
+  mutable Mutex<Rank::expiry> mutex_;  // guards all members below
   std::multimap<Clock::time_point, WeakMemory> due_;
-  std::size_t next_sweep_ = 64;  // entries at which those that are gone are swept out
+  std::size_t next_sweep_ = 64;  // entry count at which dead entries are removed
   bool stopped_ = false;
-  std::vector<std::pair<Closing, Deadline>> closings_;  // of that thread alone
+  std::vector<std::pair<Closing, Deadline>> closings_;  // used by that thread only
   std::unique_ptr<Progress> thread_;
 };
 

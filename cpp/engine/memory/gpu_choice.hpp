@@ -1,4 +1,4 @@
-// Which GPU of this process copies between memory of the host here and that of a GPU of a Peer.
+// Which GPU of this process copies between local host memory and memory of a Peer's GPU.
 #pragma once
 
 #include <map>
@@ -12,7 +12,7 @@
 
 namespace zerohop::engine {
 
-// Any thread. The GPUs stay open, as their contexts take long to make.
+// Thread-safe. The GPUs stay open, as creating their contexts takes long.
 class GpuChoice {
  public:
   using DevicePtr = std::shared_ptr<const gpu::Device>;
@@ -21,12 +21,11 @@ class GpuChoice {
   // Throws RouteUnavailable where this process has no GPU. given: the driver; null: libcuda.
   Table table(const Table& given);
 
-  // The one that was found to reach the peer's GPU of that name; null: none yet.
+  // The GPU known to reach the peer's GPU of that name; null: none yet.
   DevicePtr found(const std::string& remote) const;
   void remember(const std::string& remote, DevicePtr device);
 
-  // What is to be tried: that GPU itself where this process sees it, else all that it sees. Throws
-  // CudaError.
+  // Candidates: that GPU itself if this process sees it, else all visible GPUs. Throws CudaError.
   static std::vector<int> candidates(const driver::Cuda& cuda, const driver::CudaUuid& gpu);
   DevicePtr open(const Table& cuda, int ordinal);  // throws CudaError
 

@@ -34,7 +34,7 @@ int errno_of(const PairFacts& facts, RegistrationDemand demand) noexcept {
 }  // namespace
 
 Adapter make_adapter(std::shared_ptr<rdma::ProtectionDomain> domain) {
-  // libmlx5 looks behind the structures of libibverbs: another table's devices would mislead it.
+  // libmlx5 casts the structures of libibverbs to its own: devices of another table would break it.
   const auto& library = driver::libibverbs();
   const bool is_libibverbs = library.verbs != nullptr && library.verbs.get() == &domain->verbs();
   auto mlx5dv = is_libibverbs ? driver::libmlx5().mlx5dv : nullptr;
@@ -49,7 +49,7 @@ GpuRegistrations::GpuRegistrations(Adapter adapter, std::shared_ptr<const driver
       options_(options),
       cache_(std::make_shared<RegionCache>(options.cache)) {}
 
-// Of two threads that are the first to ask, both open the device, and what one of them found stays.
+// If two threads ask first, both open the device, and the first result is kept.
 GpuRegistrations::Pair GpuRegistrations::pair(int ordinal) {
   {
     const std::lock_guard lock(mutex_);
@@ -62,8 +62,8 @@ GpuRegistrations::Pair GpuRegistrations::pair(int ordinal) {
   return pairs_.try_emplace(ordinal, fresh).first->second;
 }
 
-// With what trials of the memory say, where they can say something. What was short then may be had
-// the next time, and is tried again.
+// Includes trials with this memory, where they can be conclusive. What failed for lack of resources
+// is tried again the next time.
 GpuRegistrations::Pair GpuRegistrations::tried_pair(const Request& request,
                                                     const MemoryFacts& memory) {
   Pair tried = pair(request.ordinal);
@@ -86,7 +86,7 @@ std::shared_ptr<gpu::Device> GpuRegistrations::device(int ordinal) {
 PairFacts GpuRegistrations::pair_facts(int ordinal) { return pair(ordinal).facts; }
 
 Registered GpuRegistrations::find_or_create(const Request& request) {
-  auto device = this->device(request.ordinal);  // initialises CUDA, which answers nothing before
+  auto device = this->device(request.ordinal);  // initialises CUDA, which must come first
   Registered registered = find_or_register(request);
   registered.device = std::move(device);
   return registered;
@@ -111,7 +111,7 @@ Registered GpuRegistrations::find_or_register(const Request& request) {
   if (cached) {
     claim.emplace(pending_, WantedRegistration{.extent = request.extent, .rights = key.access},
                   Deadline::after(kRegistrationPatience));
-    // What is found needs no further question: not even of what kind the memory is.
+    // A cached registration needs no further question, not even the kind of memory.
     if (Registered known = cache_->find(key, way_of(request.demand)); known.region) return known;
     sweep_sometimes();
   }
@@ -148,11 +148,11 @@ Registered GpuRegistrations::create(const Pair& pair, const Request& request,
       (void)gpu::set_sync_memops(*cuda_, request.extent.begin);
       return {std::move(region), std::move(choice)};
     }
-    // What this very memory is refused is a fact like any other: the choice is made again.
+    // A refusal for this memory becomes one more fact: choose again.
   }
 }
 
-// What an adapter was to reach and does not. Told once for each cause.
+// Logs memory that an adapter should reach but does not, once for each cause.
 void GpuRegistrations::note_fall(const Request& request, const RegistrationChoice& choice) {
   if (request.demand == RegistrationDemand::staged || copies(request)) return;
   if (!falls_.add(choice.reason)) return;
@@ -178,7 +178,7 @@ std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::register_copied(const Requ
       access_bits(adapter_.domain->device(), request.writable), copier(request.ordinal));
 }
 
-// Null when the memory is refused: then the failure is among the facts.
+// Null when the memory is refused: the failure is then among the facts.
 std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::try_choice(const Pair& pair,
                                                                  const Request& request,
                                                                  const RegistrationChoice& choice,
@@ -200,15 +200,15 @@ std::shared_ptr<rdma::MemoryRegion> GpuRegistrations::try_choice(const Pair& pai
     failure.error_number = error.code();
   }
   if (choice.data_direct) {
-    facts.data_direct = false;  // the usual way may still do
+    facts.data_direct = false;  // the usual way may still work
   } else {
     (dmabuf ? facts.dmabuf : facts.peermem_trial) = failure;
   }
   return nullptr;
 }
 
-// Unused registrations of memory that was freed keep it from being used again. Looking through them
-// takes a call each, so it is done after so many misses that a miss costs few of them.
+// Unused registrations of freed memory keep it from being reused. Checking them takes one driver
+// call each, so it happens only after so many misses that its share per miss is small.
 void GpuRegistrations::sweep_sometimes() {
   constexpr std::uint64_t kLooksPerMiss = 16;
   {
@@ -220,7 +220,7 @@ void GpuRegistrations::sweep_sometimes() {
     try {
       return gpu::find_chunks(*cuda_, key.extent) != key.chunks;
     } catch (const RegistrationError&) {
-      return true;  // not mapped any more
+      return true;  // no longer mapped
     }
   });
 }

@@ -1,4 +1,4 @@
-// Registers GPU memory with the Endpoint's adapter, and finds the registration it has already.
+// Registers GPU memory with the Endpoint's adapter, and finds existing registrations.
 #pragma once
 
 #include <map>
@@ -13,17 +13,17 @@
 
 namespace zerohop::engine {
 
-// In GB/s into and out of an H200 through soft0, by chunk: 64 KiB 1.6, 128 KiB 2.7, 256 KiB 3.7 to
-// 4.2, 512 KiB 5.0 to 5.4, 1 MiB 5.4 to 5.7. So this one is about 6 % below the best, with half of
-// its pinned memory: two rings of 8 chunks for each GPU and Peer.
+// GB/s into and out of an H200 through soft0, by chunk: 64 KiB 1.6, 128 KiB 2.7, 256 KiB 3.7 to
+// 4.2, 512 KiB 5.0 to 5.4, 1 MiB 5.4 to 5.7. So this is about 6 % below the best, with half of its
+// pinned memory: two rings of 8 chunks for each GPU and Peer.
 inline constexpr std::size_t kDefaultStagingChunk = 512 << 10;  // bytes
 
 struct GpuOptions {
-  RegistrationDemand registration = RegistrationDemand::automatic;  // of what asks for no other
+  RegistrationDemand registration = RegistrationDemand::automatic;  // default of a request
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::automatic;
   RegionCache::Limits cache;
-  // Bytes that are copied at a time between a GPU and pinned memory of the host, where that is the
-  // way; a multiple of 4096.
+  // Bytes copied at a time between a GPU and pinned host memory, on staged routes; a multiple of
+  // 4096.
   std::size_t staging_chunk = kDefaultStagingChunk;
 };
 
@@ -39,19 +39,19 @@ class GpuRegistrations {
     Extent extent;
     int ordinal = 0;  // of the GPU
     bool writable = false;
-    bool shared = true;  // as of Registrations
+    bool shared = true;  // see Registrations
     RegistrationDemand demand = RegistrationDemand::automatic;
   };
-  // The choice is never null and never `refused`; where it is `staged`, only the software HCA has a
-  // region, unless staged was asked for. Throws
-  // RegistrationError with the reason when the way asked for is not to be had or the memory is no
-  // GPU's, and CudaError when the GPU fails.
+  // The choice is never null and never `refused`; where it is `staged`, there is a region only with
+  // the software HCA, and only if staging was not requested. Throws RegistrationError with the
+  // reason when the requested way is not possible or the memory is not on a GPU, and CudaError when
+  // the GPU fails.
   Registered find_or_create(const Request& request);
 
   // Throws CudaError.
   std::shared_ptr<gpu::Device> device(int ordinal);
-  // What `ordinal` and the adapter are known to do together. Trials are among it once memory that
-  // is open to adapters was registered.
+  // What is known about `ordinal` together with the adapter. Includes trials once memory open to
+  // adapters has been registered.
   PairFacts pair_facts(int ordinal);
   RegionCache::Stats stats() const { return cache_->stats(); }
 
@@ -59,12 +59,12 @@ class GpuRegistrations {
   struct Pair {
     std::shared_ptr<gpu::Device> device;
     PairFacts facts;
-    std::shared_ptr<gpu::Copier> copier;  // null before the first memory that needs it
+    std::shared_ptr<gpu::Copier> copier;  // null until some memory needs it
   };
 
   Pair pair(int ordinal);
   Pair tried_pair(const Request& request, const MemoryFacts& memory);
-  // Whether the adapter is the software HCA, which copies what nobody wants registered otherwise.
+  // Whether the adapter is the software HCA, which copies unless the request demands another way.
   bool copies(const Request& request) const noexcept;
   Registered find_or_register(const Request& request);
   Registered create(const Pair& pair, const Request& request, const MemoryFacts& memory);
@@ -84,12 +84,12 @@ class GpuRegistrations {
   const std::shared_ptr<RegionCache> cache_;
   PendingRegistrations pending_;
   Causes falls_;                          // to staged
-  Mutex<Rank::gpu_registrations> mutex_;  // guards all below; never held while a driver works
+  Mutex<Rank::gpu_registrations> mutex_;  // guards all members below, never held in a driver call
   std::map<int, Pair> pairs_;
   std::uint64_t misses_since_sweep_ = 0;
 };
 
-// The adapter behind the domain, with libmlx5's functions where that may drive it.
+// The adapter behind the domain, with libmlx5's functions if that can drive it.
 Adapter make_adapter(std::shared_ptr<rdma::ProtectionDomain> domain);
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// The right of peers to some memory that its owner can take back without closing the memory.
+// A right of peers to some memory that its owner can revoke without closing the memory.
 #pragma once
 
 #include <array>
@@ -16,11 +16,11 @@ namespace zerohop::engine {
 
 struct GrantOptions {
   bool writable = false;
-  std::optional<std::chrono::duration<double>> seconds{};  // until it ends by itself
+  std::optional<std::chrono::duration<double>> seconds{};  // until it expires
 };
 
-// A registration of its own, and nobody maps what it covers: so its key is all that peers have, and
-// without the key they have nothing. Ends with the last copy of it, and with the memory.
+// A separate registration without an exposure: its key is all that peers have, and without the key
+// they can access nothing. Ends with its last copy, and with the memory.
 class Grant {
  public:
   explicit Grant(Memory memory, const GrantOptions& options = {})
@@ -35,25 +35,25 @@ class Grant {
     }
     return remote_;
   }
-  const std::optional<Deadline>& due() const noexcept { return due_; }  // when it ends by itself
+  const std::optional<Deadline>& due() const noexcept { return due_; }  // when it expires
   const Layout& layout() const noexcept { return memory_.layout(); }
   bool writable() const noexcept { return memory_.writable(); }
-  bool revoked() const noexcept { return memory_.withdrawn(); }  // by whomever, and all of it
-  // When it returns, whoever else revokes it at that moment, no peer can reach the memory by this
-  // grant, but for a GPU's that the Endpoint itself copies: there Memory::close() says how long it
-  // waits.
+  bool revoked() const noexcept { return memory_.withdrawn(); }  // by any cause, and completely
+  // On return, also if another thread revokes at the same time, no peer can access the memory by
+  // this grant. The exception is GPU memory that the Endpoint itself copies: see Memory::close()
+  // for how long it waits.
   void revoke() noexcept { memory_.close(); }
 
  private:
   std::string why_ended() const {
     if (!due_ || !due_->passed()) return "it was revoked, or its memory or Endpoint was closed";
     std::array<char, 64> text{};
-    std::snprintf(text.data(), text.size(), "its %g s are over", seconds_->count());
+    std::snprintf(text.data(), text.size(), "its %g s have passed", seconds_->count());
     return text.data();
   }
 
   Memory memory_;
-  RemoteMemory remote_;  // asking memory_ would keep its registration from ending for that moment
+  RemoteMemory remote_;  // a copy: reading memory_ would delay the end of its registration
   std::optional<std::chrono::duration<double>> seconds_;
   std::optional<Deadline> due_;
 };

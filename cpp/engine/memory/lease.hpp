@@ -1,5 +1,5 @@
-// Something that is shared until it is closed: who uses it at that moment keeps it to the end of
-// the use, and the last of them lets it go.
+// Something shared until it is closed: current users keep it until they are done, and the last one
+// releases it.
 #pragma once
 
 #include <atomic>
@@ -14,8 +14,8 @@
 
 namespace zerohop::engine {
 
-// Any thread. A use costs two read-modify-writes of one word: less than a lock and a count of
-// owners, which transfers of a few bytes would feel.
+// Thread-safe. A use costs two read-modify-writes of one word: less than a lock and a reference
+// count, which would slow transfers of a few bytes.
 template <typename T>
 class Lease {
  public:
@@ -23,7 +23,7 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  // Keeps it while it lives, as the Lease has to. False: it is closed.
+  // Keeps the object alive; must not outlive the Lease. False: closed.
   class Use {
    public:
     explicit Use(Lease& lease) noexcept : lease_(lease) {
@@ -42,11 +42,11 @@ class Lease {
     bool open_;
   };
 
-  // No use begins any more. Returns what it was, to be let go of by the caller, who then says
-  // finish(); null: it was closed before.
+  // Prevents new uses. Returns the object, which the caller releases before it calls finish();
+  // null: it was closed before.
   std::shared_ptr<T> close() noexcept {
-    // Only the first counts as a use: a later one could be the last, and let go of it behind the
-    // first one's back.
+    // Only the first closer counts as a use: a later one could be the last, and release the object
+    // behind the first one's back.
     std::uint64_t open = state_.load(std::memory_order_relaxed);
     do {
       if ((open & kClosed) != 0) return nullptr;
@@ -58,7 +58,7 @@ class Lease {
   }
   bool closed() const noexcept { return (state_.load(std::memory_order_acquire) & kClosed) != 0; }
 
-  // Whatever closing it took is done.
+  // The closer has released everything.
   void finish() noexcept {
     if (is_of_parent()) return finished_.store(true);
     {
@@ -68,14 +68,14 @@ class Lease {
     finishing_.notify_all();
   }
   bool finished() const noexcept { return finished_.load(); }
-  // For who was not the first to close it. False: it is not done at the deadline.
+  // For callers that were not the first to close it. False: not done at the deadline.
   bool await_finish(const Deadline& deadline) const noexcept {
-    if (is_of_parent()) return true;  // whoever closes it does so there
+    if (is_of_parent()) return true;  // the parent's threads close it there
     std::unique_lock lock(mutex_);
     return finishing_.wait_until(lock, deadline.at(), [&] { return finished(); });
   }
 
-  // In a child of fork() that has it from its parent: no thread is there that uses it.
+  // In a child of fork() that inherited it: no thread here uses it.
   bool is_of_parent() const noexcept { return generation_ != fork_generation(); }
 
  private:
@@ -83,19 +83,19 @@ class Lease {
   static constexpr std::uint64_t kGone = std::uint64_t{1} << 62;  // what_ is null, or about to be
 
   void leave() noexcept {
-    // acq_rel: whatever a use did to it comes before its end.
+    // acq_rel: orders what a use did to the object before its end.
     const std::uint64_t left = state_.fetch_sub(1, std::memory_order_acq_rel) - 1;
     if (left != kClosed) return;
-    // Who finds it closed counts itself as well, for a moment: only one of the last ones may go on.
+    // A Use that finds it closed also counts for a moment: only one of the last may proceed.
     std::uint64_t closed = kClosed;
     if (state_.compare_exchange_strong(closed, kClosed | kGone, std::memory_order_acq_rel)) {
       what_.reset();
     }
   }
 
-  std::atomic<std::uint64_t> state_{0};  // how many use it; kClosed, kGone
-  std::shared_ptr<T> what_;              // changed by nobody but the last
-  mutable Mutex<Rank::lease> mutex_;     // around changes of finished_
+  std::atomic<std::uint64_t> state_{0};  // number of uses; kClosed, kGone
+  std::shared_ptr<T> what_;              // changed only by the last user
+  mutable Mutex<Rank::lease> mutex_;     // guards changes of finished_
   mutable Condition finishing_;
   std::atomic<bool> finished_{false};
   const unsigned generation_ = fork_generation();  // of the process

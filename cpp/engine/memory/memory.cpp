@@ -79,11 +79,11 @@ void WeakMemory::close(std::span<const WeakMemory> all) noexcept {
 
 void WeakMemory::await_finish() const noexcept {
   const auto lease = lease_.lock();
-  // The first one waits for copies, and so long for its grants.
+  // The first closer waits for copies, and then for those of its grants.
   if (!lease || lease->await_finish(Deadline::after(2 * shm::kLongestCopy))) return;
   report({"memory on ", device_,
-          " is being closed by another thread, which does not come to an end: a device or GPU "
-          "hangs, and peers may reach the memory until it goes on"});
+          " is being closed by another thread, which does not finish: a device or GPU "
+          "hangs, and peers may access the memory until it continues"});
 }
 
 bool Memory::closed() const noexcept { return lease_->closed(); }

@@ -25,25 +25,25 @@ namespace zerohop::engine {
 
 struct Pinned;
 
-// A Memory that is to be closed later, if it is still there.
+// A Memory to be closed later, if it still exists.
 class WeakMemory {
  public:
   WeakMemory(std::weak_ptr<Lease<const Pinned>> lease, std::string device)
       : lease_(std::move(lease)), device_(std::move(device)) {}
   bool gone() const noexcept { return lease_.expired(); }
-  void close() const noexcept;  // as Memory::close()
-  // All at once: copies are waited for together, not one memory after the other.
+  void close() const noexcept;  // see Memory::close()
+  // Closes all at once: waits for their copies together, not one memory after the other.
   static void close(std::span<const WeakMemory> all) noexcept;
 
  private:
   friend class Closing;
-  void await_finish() const noexcept;  // of who closes it
+  void await_finish() const noexcept;  // waits for another thread that closes it
 
   std::weak_ptr<Lease<const Pinned>> lease_;
   std::string device_;
 };
 
-// The grants of some memory, which end with it. Any thread.
+// The grants of some memory, which end with it. Thread-safe.
 class Grants {
  public:
   void add(WeakMemory grant);
@@ -52,7 +52,7 @@ class Grants {
  private:
   Mutex<Rank::memory> mutex_;
   std::vector<WeakMemory> all_;
-  std::size_t next_sweep_ = 16;  // entries at which those that are gone are swept out
+  std::size_t next_sweep_ = 16;  // entry count at which dead entries are removed
 };
 
 // Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
@@ -60,10 +60,11 @@ class Grants {
 struct Pinned {
   std::shared_ptr<const Regions> regions;  // null for memory without bytes
   std::shared_ptr<void> owner;
-  std::shared_ptr<const gpu::Device> device;      // null for the host's memory
-  const std::unique_ptr<gpu::HostPages> pages{};  // of that, for GPUs; null for a GPU's memory
+  std::shared_ptr<const gpu::Device> device;  // null for host memory
+  const std::unique_ptr<gpu::HostPages>
+      pages{};  // lets GPUs access host memory; null for GPU memory
   mutable Grants grants;
-  mutable std::shared_ptr<const OwnMemories::Entry> named{};  // set by its maker
+  mutable std::shared_ptr<const OwnMemories::Entry> named{};  // set by its creator
 
   Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
          std::shared_ptr<const gpu::Device> d = nullptr)
@@ -73,7 +74,7 @@ struct Pinned {
       : regions(std::move(r)),
         owner(std::move(o)),
         pages(std::make_unique<gpu::HostPages>(host, owner, writable)) {}
-  // Unregistered before the memory may go away.
+  // Deregisters before the memory may be freed.
   ~Pinned() { regions.reset(); }
   Pinned(const Pinned&) = delete;
   Pinned& operator=(const Pinned&) = delete;
@@ -86,10 +87,10 @@ class Memory {
   struct Kind {
     bool writable = false;
     std::string device = "cpu";
-    RailIndex rail = 0;                                      // the one nearest to it
-    std::string place{};                                     // ... as it lies on "numa:1", say
-    std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for the host's
-    std::optional<RegistrationDemand> demand{};              // with which that was made
+    RailIndex rail = 0;                                      // the nearest one
+    std::string place{};                                     // ... and why: "numa:1", for example
+    std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for host memory
+    std::optional<RegistrationDemand> demand{};              // with which it was registered
   };
   Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind);
 
@@ -97,11 +98,11 @@ class Memory {
   bool writable() const noexcept { return kind_.writable; }
   const std::string& device() const noexcept { return kind_.device; }
   const EndpointId& endpoint() const noexcept { return endpoint_; }
-  // GPU memory that no device reaches, so that the Endpoint copies. Throws as pinned() does.
+  // GPU memory that no device can access, so that the Endpoint copies. Throws what pinned() throws.
   bool staged() const;
   bool on_host() const noexcept { return kind_.registration == nullptr; }
   RailIndex nearest_rail() const noexcept { return kind_.rail; }
-  // Why that rail: what it is nearest to; empty if nothing is known and it is but the first.
+  // Why that rail: what it is nearest to; empty if nothing is known and it is simply the first.
   const std::string& place() const noexcept { return kind_.place; }
   std::optional<RegistrationDemand> demand() const noexcept { return kind_.demand; }
   const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
@@ -111,25 +112,25 @@ class Memory {
   Memory slice(std::span<const Index> indices) const;
   Memory reshape(std::span<const std::int64_t> shape) const;
   Memory range(std::uint64_t address, std::uint64_t nbytes) const;  // those bytes of it
-  // Makes this one such a range of the same memory: for a caller that sends many.
+  // Turns this one into such a range: for a caller that sends many.
   void aim(std::uint64_t address, std::uint64_t nbytes) {
     layout_ = Layout::bytes(address, nbytes);
   }
   Memory view(DType dtype) const;
 
-  // Ends the right to use this memory, here and at the peers who have its RemoteMemory. Transfers
-  // that run finish first; until then it stays registered. Copies that a process of this host makes
-  // are waited for, five seconds at most: one that was stopped is reported. Where another thread
-  // closes it already, waits for that one.
+  // Ends the right to use this memory, here and at peers that have its RemoteMemory. Running
+  // transfers finish first; until then it stays registered. Waits at most five seconds for copies
+  // by a process of this host; a stopped process is reported. If another thread is closing it
+  // already, waits for that thread.
   void close() noexcept;
-  bool closed() const noexcept;     // or about to be: nobody begins to use it
-  bool withdrawn() const noexcept;  // what close() does is done
+  bool closed() const noexcept;     // or closing: no new use can start
+  bool withdrawn() const noexcept;  // close() has finished
   void check_open() const;          // throws RegistrationError once closed
 
   // Throws RegistrationError once closed.
   std::shared_ptr<const Pinned> pinned() const;
-  // The same for one call, without an owner more: it stays as pinned() has it while the Use lives.
-  // False: it is closed.
+  // The same for one call, without another owner: while the Use lives, the memory stays as with
+  // pinned(). False: closed.
   using Use = Lease<const Pinned>::Use;
   Use use() const noexcept { return Use(*lease_); }
   RemoteMemory remote() const;

@@ -7,7 +7,7 @@
 namespace zerohop::engine {
 namespace {
 
-// One number for a key of whatever kind: those of rails have 32 bits, each rail its own.
+// One number for keys of all kinds: rail keys have 32 bits, and each rail has its own.
 std::uint64_t name_of(RailIndex rail, std::uint32_t rkey) noexcept {
   return std::uint64_t{rail} << 32 | rkey;
 }
@@ -20,7 +20,7 @@ void for_each_name(const RailKeys& rkeys, std::uint64_t staged_key, Each each) {
   if (staged_key != 0) each(staged_key);
 }
 
-// Of any kind: a staged key may look like one of a rail.
+// Compares keys of the same kind only: a staged key may equal a rail key.
 bool have_one_key(const RailKeys& rkeys, std::uint64_t staged_key, const RemoteMemory& named) {
   if (named.staged_key != 0 && named.staged_key == staged_key) return true;
   for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
@@ -40,7 +40,7 @@ std::shared_ptr<const OwnMemories::Entry> OwnMemories::add(
   const std::lock_guard lock(mutex_);
   const std::uint64_t number = ++last_;
   auto entry = std::make_shared<const Entry>(shared_from_this(), number);
-  std::weak_ptr<const void> held = entry;  // memory that nobody owns is there as long as its entry
+  std::weak_ptr<const void> held = entry;  // unowned memory lives as long as its entry
   if (owner) held = owner;
   known_.emplace(number, Known{.rkeys = rkeys,
                                .staged_key = staged_key,
@@ -53,7 +53,7 @@ std::shared_ptr<const OwnMemories::Entry> OwnMemories::add(
 
 void OwnMemories::remove(std::uint64_t number) {
   if (generation_ != fork_generation()) return;  // a child: peers ask the parent
-  decltype(known_)::node_type last;              // its device is let go of outside the lock
+  decltype(known_)::node_type last;              // destroyed, with its device, outside the lock
   const std::lock_guard lock(mutex_);
   last = known_.extract(number);
   if (!last) return;

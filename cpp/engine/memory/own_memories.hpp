@@ -1,5 +1,5 @@
-// The registered memory of an Endpoint by the keys that peers have to it: what they may ask about,
-// as long as it is registered.
+// The registered memory of an Endpoint, by the keys that peers have: what they may ask about, as
+// long as it is registered.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace zerohop::engine {
 
 class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
  public:
-  // Memory that is looked at: it stays there meanwhile, but not its registration.
+  // Memory in use by a query: keeps the memory, but not its registration.
   struct Held {
-    std::shared_ptr<const void> owner;          // null: there is nothing to hold
-    std::shared_ptr<const gpu::Device> device;  // null: the host's
+    std::shared_ptr<const void> owner;          // null: nothing to hold
+    std::shared_ptr<const gpu::Device> device;  // null: host memory
   };
-  // Keeps an entry as long as it lives; kept by what is registered.
+  // Keeps an entry; held by registered memory.
   class Entry {
    public:
     Entry(std::shared_ptr<OwnMemories> of, std::uint64_t number)
@@ -38,12 +38,12 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
     const std::shared_ptr<OwnMemories> of_;
     const std::uint64_t number_;
   };
-  // regions: null for an empty array, which nobody looks up.
+  // regions: null for an empty array, which is never looked up.
   std::shared_ptr<const Entry> add(const Regions* regions, const std::shared_ptr<void>& owner,
                                    std::shared_ptr<const gpu::Device> device);
 
-  // What that names. Throws RegistrationError unless one of its keys is that of memory which is
-  // registered now and covers all of its elements: then a device would serve it as well.
+  // The memory named. Throws RegistrationError unless one of the keys belongs to memory that is
+  // registered now and covers all elements: then a device would serve it as well.
   Held find(const RemoteMemory& named) const;
 
  private:
@@ -57,7 +57,7 @@ class OwnMemories : public std::enable_shared_from_this<OwnMemories> {
   void remove(std::uint64_t number);
 
   const unsigned generation_ = fork_generation();  // of the process
-  mutable Mutex<Rank::own_memories> mutex_;        // guards all below
+  mutable Mutex<Rank::own_memories> mutex_;        // guards all members below
   std::uint64_t last_ = 0;
   std::unordered_map<std::uint64_t, Known> known_;            // by number
   std::set<std::pair<std::uint64_t, std::uint64_t>> by_key_;  // any of its keys, and the number

@@ -13,11 +13,11 @@ std::string page_text(const Layout& page) {
 void check_axis(const Layout& array, const char* what) {
   if (array.ndim() > 0) return;
   throw std::invalid_argument(std::string("the ") + what +
-                              " has no first axis along which there could be pages: reshape() it");
+                              " has no first axis to divide into pages: reshape() it");
 }
 
 bool all_inside(std::span<const std::int64_t> indices, std::int64_t size) noexcept {
-  // The sign bit is set once an index is negative, or larger than the last: without branches.
+  // The sign bit gets set by any negative or too large index: no branches.
   std::uint64_t signs = 0;
   const auto last = static_cast<std::uint64_t>(size - 1);
   for (const std::int64_t index : indices) {

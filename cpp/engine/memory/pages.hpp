@@ -1,5 +1,5 @@
-// A list of pages: parts of an array here and of one of a Peer, of equal shape, along their first
-// axes, as the blocks of a paged KV cache are.
+// A list of pages: parts, of equal shape, of a local array and of a Peer's, along their first axes,
+// like the blocks of a paged KV cache.
 #pragma once
 
 #include <cstddef>
@@ -14,32 +14,32 @@
 
 namespace zerohop::engine {
 
-// Page local_pages[k] of the one and page remote_pages[k] of the other belong together. A view: who
-// makes it keeps all that it names.
+// Page local_pages[k] corresponds to page remote_pages[k]. A view: its creator keeps alive all that
+// it refers to.
 struct Pages {
   const Memory* local = nullptr;
   const RemoteMemory* remote = nullptr;
   std::span<const std::int64_t> local_pages;
   std::span<const std::int64_t> remote_pages;
 
-  // Throws std::invalid_argument for pages, or numbers of them, that differ, and std::out_of_range
-  // for an index. All below relies on it.
+  // Throws std::invalid_argument if the page shapes or page counts differ, and std::out_of_range
+  // for an index. All functions below require it.
   void check(bool is_write) const;
 
   std::size_t count() const noexcept { return local_pages.size(); }
   std::uint64_t nbytes() const;  // of all pages
 };
 
-// Where all elements of one page of an array lie, whether there is such a page or not.
+// The layout of one page of an array, whether there is such a page or not.
 Layout page_layout(const Layout& array, std::int64_t index);
 
-// Ranges that are contiguous in both arrays (`a` is local), in the order of the list. Those that
-// follow one another in both are one.
+// Ranges that are contiguous in both arrays (`a` is local), in the order of the list. Ranges
+// adjacent in both are merged.
 class PageRuns {
  public:
-  explicit PageRuns(const Pages& pages);  // which stays as it is
+  explicit PageRuns(const Pages& pages);  // pages must not change
 
-  bool next(Run& run) {  // false: there are no more
+  bool next(Run& run) {  // false: no more
     run = ahead_;
     while (take(ahead_)) {
       if (ahead_.a_address != run.a_address + run.nbytes ||
@@ -53,12 +53,12 @@ class PageRuns {
   }
 
  private:
-  bool take(Run& run) {  // as they come
+  bool take(Run& run) {  // unmerged
     if (next_ == of_first_.size()) {
       if (page_ + 1 >= pages_.count()) return false;
       ++page_, next_ = 0;
     }
-    // Unsigned, as strides may be negative: sums wrap to what is meant.
+    // Unsigned, as strides may be negative: the sums wrap to the right value.
     const Run& first = of_first_[next_++];
     run = {first.a_address + static_cast<std::uint64_t>(pages_.local_pages[page_]) * a_stride_,
            first.b_address + static_cast<std::uint64_t>(pages_.remote_pages[page_]) * b_stride_,
@@ -69,14 +69,14 @@ class PageRuns {
   const Pages pages_;
   const std::uint64_t a_stride_;
   const std::uint64_t b_stride_;
-  std::vector<Run> of_first_;  // of pages 0, be they in the list or not
+  std::vector<Run> of_first_;  // of pages 0, whether or not they are in the list
   std::size_t page_ = 0;       // in the list
   std::size_t next_ = 0;       // of its runs
-  Run ahead_{};                // of 0 bytes: there are no more
+  Run ahead_{};                // 0 bytes: no more
 };
 
-// The same list as pairs of arrays, for who moves those; pages that follow one another in both
-// lists are one pair.
+// The same list as pairs of arrays, for callers that move arrays; pages adjacent in both lists form
+// one pair.
 struct PagePairs {
   explicit PagePairs(const Pages& pages);
   PagePairs(const PagePairs&) = delete;

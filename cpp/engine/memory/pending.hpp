@@ -1,5 +1,5 @@
-// What threads are making just now, each in a call of a driver that may take seconds. No lock is
-// held meanwhile: who wants the same waits for that one, and nobody waits for another.
+// Objects that threads are currently creating, each in a driver call that may take seconds. No lock
+// is held meanwhile: a thread that wants the same object waits for it, others do not wait.
 #pragma once
 
 #include <algorithm>
@@ -11,15 +11,16 @@
 
 namespace zerohop::engine {
 
-// Wanted has `bool covers(const Wanted& other) const`: what is made for it serves the other, too.
+// Wanted has `bool covers(const Wanted& other) const`: what is created for it also serves the
+// other.
 template <Rank rank, typename Wanted>
 class Pending {
  public:
-  // While it lives, others who want what it covers wait.
+  // While it lives, other threads that want what it covers wait.
   class Claim {
    public:
-    // Waits for those that cover it, until the deadline: then it is made twice, unless the driver
-    // refuses that.
+    // Waits for claims that cover it, until the deadline; after that the object is created twice,
+    // unless the driver refuses.
     Claim(Pending& all, const Wanted& wanted, const Deadline& deadline)
         : all_(all), mine_{wanted}, at_(mine_.begin()) {
       const auto covers = [&](const Wanted& one) { return one.covers(wanted); };
@@ -40,14 +41,14 @@ class Pending {
 
    private:
     Pending& all_;
-    std::list<Wanted> mine_;  // before and after it is among all
+    std::list<Wanted> mine_;  // outside pending_ before and after
     typename std::list<Wanted>::iterator at_;
   };
 
  private:
   Mutex<rank> mutex_;  // guards the next two
   Condition changed_;
-  std::list<Wanted> pending_;  // as many as threads make something
+  std::list<Wanted> pending_;  // one for each thread that creates something
 };
 
 }  // namespace zerohop::engine

@@ -19,7 +19,7 @@ bool covers(const Extent& outer, const Extent& inner) noexcept {
   return outer.begin <= inner.begin && inner.end <= outer.end;
 }
 
-// Whether the wanted chunks are, one after the other, among the known ones.
+// Whether the wanted chunks occur consecutively among the known ones.
 bool is_same_memory(const std::vector<gpu::Chunk>& known, const std::vector<gpu::Chunk>& wanted) {
   std::size_t first = 0;
   while (first < known.size() && known[first].extent.begin < wanted.front().extent.begin) ++first;
@@ -46,7 +46,8 @@ std::optional<RegionCache::Entries::iterator> RegionCache::find_entry(
     const Key& key, std::optional<RegistrationWay> way) {
   const std::lock_guard lock(mutex_);
   for (std::size_t log = log2_of(key); log < indices_.size(); ++log) {
-    // Backwards from the nearest that begins at or below, as far as one so long could reach.
+    // Backwards from the nearest entry that begins at or below, as far as this length class
+    // reaches.
     const Index& index = indices_[log];
     for (auto at = index.upper_bound(key.extent.begin); at != index.begin();) {
       --at;
@@ -87,9 +88,9 @@ Registered RegionCache::insert(Key key, Registered registered) {
   return hand_out(entry);
 }
 
-// Without the mutex: should the pointer fail to be made, release() is called here already.
+// Without the mutex: if creating the pointer fails, release() is called right here.
 Registered RegionCache::hand_out(Entries::iterator entry) {
-  // The cache lives until the last of its registrations is given back.
+  // The cache lives until the last of its registrations is returned.
   const auto give_back = [cache = shared_from_this(), entry](rdma::MemoryRegion*) {
     cache->release(entry);
   };
@@ -98,7 +99,7 @@ Registered RegionCache::hand_out(Entries::iterator entry) {
 }
 
 void RegionCache::release(Entries::iterator entry) noexcept {
-  Entries doomed;  // deregistered, which may wait, after the lock is given up
+  Entries doomed;  // deregistered, which may block, after the lock is released
   const std::lock_guard lock(mutex_);
   if (--entry->users > 0) return;
   unused_.splice(unused_.end(), used_, entry);
@@ -108,7 +109,7 @@ void RegionCache::release(Entries::iterator entry) noexcept {
   enforce_limits(doomed);
 }
 
-// With the mutex held, as the next.
+// This and the next: with the mutex held.
 void RegionCache::drop_unused(Entries::iterator entry, Entries& doomed) noexcept {
   index_of(entry->key).erase(entry->index);
   doomed.splice(doomed.end(), unused_, entry);
@@ -135,7 +136,7 @@ std::vector<std::pair<std::uint64_t, RegionCache::Key>> RegionCache::unused() co
 }
 
 void RegionCache::drop_stale(const std::set<std::uint64_t>& stale) noexcept {
-  Entries doomed;  // deregistered, which may wait, after the lock is given up
+  Entries doomed;  // deregistered, which may block, after the lock is released
   const std::lock_guard lock(mutex_);
   for (auto next = unused_.begin(); next != unused_.end();) {
     const auto entry = next++;

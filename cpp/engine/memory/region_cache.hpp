@@ -1,14 +1,14 @@
-// Keeps registrations of GPU memory for the next use of the same memory.
+// Caches registrations of GPU memory.
 //
-// A registration is known by the memory itself, not by its address: by the chunks it lies across,
-// each with its extent and buffer id, which the driver gives to no other memory again. What was
-// freed and allocated anew at the same address is therefore never met with a stale registration.
-// All chunks are compared, not the first and the last: of an expandable segment any one in the
-// middle may have been mapped anew, and the adapter would go on writing to the former. As the
-// driver answers for one address at a time, a look-up costs a call of it for each chunk.
-// One that nobody uses stays until there are too many, and keeps its memory from being freed until
-// then (the driver holds what is exported). One whose key was given to a peer ends with its last
-// user: closing a Memory ends the peers' right to it.
+// A registration is identified by the memory itself, not by its address: by the chunks that it
+// spans, each with its extent and its buffer id, which the driver never reuses. So memory that was
+// freed and reallocated at the same address never finds a stale registration. All chunks are
+// compared, not only the first and the last: in an expandable segment any one in the middle may
+// have been remapped, and the adapter would keep writing to the old one. As the driver describes
+// one address at a time, a look-up costs one call per chunk. An unused registration stays until
+// there are too many, and until then keeps its memory from being freed (the driver holds exported
+// memory). A registration whose key was sent to a peer ends with its last user: closing a Memory
+// ends the peers' right to it.
 #pragma once
 
 #include <array>
@@ -33,32 +33,32 @@ namespace zerohop::engine {
 struct Registered {
   std::shared_ptr<rdma::MemoryRegion> region;  // null: none, or staged
   std::shared_ptr<const RegistrationChoice> choice;
-  std::shared_ptr<const gpu::Device> device{};  // on which the memory lies; not in the cache
+  std::shared_ptr<const gpu::Device> device{};  // that holds the memory; not in the cache
 };
 
 class RegionCache : public std::enable_shared_from_this<RegionCache> {
  public:
-  // Of what nobody uses.
+  // Limits on unused registrations.
   struct Limits {
     std::size_t entries = 1024;
     std::uint64_t nbytes = std::uint64_t{1} << 30;
   };
 
-  // What a registration is of.
+  // What a registration covers.
   struct Key {
     Extent extent;
-    std::vector<gpu::Chunk> chunks;  // that the extent lies across
+    std::vector<gpu::Chunk> chunks;  // that the extent spans
     int access = 0;                  // IBV_ACCESS_* bits
   };
 
   struct Stats {
     std::uint64_t hits = 0;
     std::uint64_t misses = 0;
-    std::uint64_t looks = 0;      // at registrations, for either
+    std::uint64_t looks = 0;      // registrations examined
     std::uint64_t evictions = 0;  // unused registrations ended for lack of room
     std::uint64_t stale = 0;      // ... because their memory had been freed
-    std::uint64_t entries = 0;    // registrations there are
-    std::uint64_t unused = 0;     // ... that nobody uses
+    std::uint64_t entries = 0;    // current registrations
+    std::uint64_t unused = 0;     // ... that are unused
     std::uint64_t nbytes = 0;     // registered
     std::uint64_t unused_nbytes = 0;
 
@@ -78,17 +78,17 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
 
   explicit RegionCache(const Limits& limits) : limits_(limits) {}
 
-  // A registration that covers the extent with the same rights, whose memory is still the same;
-  // made in that way, if one is named. Without a region if there is none, which counts as a miss.
-  // It is in use until the pointer to the region and its copies are gone.
+  // A registration that covers the extent with the same rights, of unchanged memory; made in the
+  // given way, if any. Has no region if there is none, which counts as a miss. It is in use until
+  // the pointer to the region and its copies are gone.
   Registered find(const Key& key, std::optional<RegistrationWay> way = {});
-  // Takes a fresh registration in, for use.
+  // Adds a fresh registration, in use.
   Registered insert(Key key, Registered fresh);
 
-  // Ends the unused registrations that `is_stale`, asked for each one's key, is true for.
+  // Ends the unused registrations whose key satisfies `is_stale`.
   template <typename IsStale>
   void sweep(IsStale is_stale);
-  // Keeps nothing that is unused from now on.
+  // From now on, keeps nothing that is unused.
   void close();
 
   Stats stats() const;
@@ -96,8 +96,8 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
  private:
   struct Entry;
   using Entries = std::list<Entry>;
-  // By the begin of the extent, those of [2^n, 2^(n+1)) bytes at n: what could cover a range is
-  // found without a look at all that begin below it.
+  // By the start of the extent, one index per size class [2^n, 2^(n+1)): finds what could cover a
+  // range without visiting all entries that begin below it.
   using Index = std::multimap<std::uint64_t, Entries::iterator>;
   using Indices = std::array<Index, 64>;
   struct Entry {
@@ -108,7 +108,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
     Index::iterator index{};
   };
 
-  // By serial number. Asked without the lock: the driver is, for each chunk.
+  // By serial number. The caller examines them without the lock, as each chunk takes a driver call.
   std::vector<std::pair<std::uint64_t, Key>> unused() const;
   void drop_stale(const std::set<std::uint64_t>& stale) noexcept;
   std::optional<Entries::iterator> find_entry(const Key& key, std::optional<RegistrationWay> way);
@@ -122,7 +122,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
   Limits limits_;
   Indices indices_;
   Entries used_;
-  Entries unused_;  // the least recently used first
+  Entries unused_;  // least recently used first
   Stats stats_;
   std::uint64_t last_serial_ = 0;
 };

@@ -1,4 +1,4 @@
-// The registrations of one range of memory, one with each rail that could have one.
+// The registrations of one memory range, at most one per rail.
 #pragma once
 
 #include <algorithm>
@@ -30,12 +30,12 @@ class Regions {
     by_rail_[rail] = std::move(region);
   }
 
-  // What lets processes of this host reach the range without a device; may be null.
+  // Lets processes of this host access the range without a device; may be null.
   void set_exposure(std::shared_ptr<shm::Exposure> exposure) { exposure_ = std::move(exposure); }
   const std::shared_ptr<shm::Exposure>& exposure() const noexcept { return exposure_; }
   std::uint64_t local_key() const noexcept { return exposure_ ? exposure_->key() : 0; }
 
-  // What lets peers name GPU memory that no rail reaches; null where one does.
+  // Lets peers name GPU memory that no rail reaches; null if one does.
   void set_staged(std::shared_ptr<const StagedMemories::Right> right) {
     covered_ = right->extent();
     staged_ = std::move(right);
@@ -45,12 +45,12 @@ class Regions {
   }
   std::uint64_t staged_key() const noexcept { return staged_ ? staged_->key() : 0; }
 
-  bool empty() const noexcept { return empty_; }  // of registrations
-  // What peers may do. Not when empty().
+  bool empty() const noexcept { return empty_; }  // no registrations
+  // Rights of peers. Not when empty().
   bool writable() const noexcept { return (access_ & IBV_ACCESS_REMOTE_WRITE) != 0; }
-  // Whether they include atomics, which take the first rail (PeerRails::atomics_path()).
+  // Whether they include atomics, which use the first rail (PeerRails::atomics_path()).
   bool atomics() const noexcept { return (access_ & IBV_ACCESS_REMOTE_ATOMIC) != 0; }
-  // The range that every one of them covers. Not when empty() and not staged.
+  // The range that every registration covers. Not when empty() and not staged.
   const Extent& covered() const noexcept { return covered_; }
 
   std::uint32_t lkey(RailIndex rail) const noexcept { return lkeys_[rail]; }
@@ -64,16 +64,16 @@ class Regions {
     return keys;
   }
 
-  // Deregisters, whoever still holds this object: its devices are let go of. No transfer may use it
-  // any more.
+  // Deregisters, even if others still hold this object: the devices are released. No transfer may
+  // use it any more.
   void end() const noexcept {
-    decltype(by_rail_) last;  // deregistration, which may wait, happens outside the lock
+    decltype(by_rail_) last;  // deregisters, which may block, outside the lock
     const std::lock_guard lock(mutex_);
     last.swap(by_rail_);
   }
 
  private:
-  // From here on set before others know the object.
+  // Set before other threads know the object.
   bool empty_ = true;
   int access_ = 0;  // of the first rail that has one
   RailKeys lkeys_{};
@@ -85,7 +85,7 @@ class Regions {
   mutable std::array<std::shared_ptr<rdma::MemoryRegion>, kMaxRails> by_rail_;
 };
 
-// All that an Endpoint has registered and that somebody still holds.
+// All that an Endpoint has registered and that is still held.
 class LiveRegions {
  public:
   void add(const std::shared_ptr<const Regions>& regions) {
@@ -97,7 +97,7 @@ class LiveRegions {
     regions_.push_back(regions);
   }
 
-  // Deregisters all of it.
+  // Deregisters everything.
   void end() noexcept {
     decltype(regions_) all;
     {

@@ -15,7 +15,7 @@ std::string words_of(int error_number) {
   return std::string(::strerrordesc_np(error_number)) + ", errno " + std::to_string(error_number);
 }
 
-// Why no adapter can reach this memory, whatever the way; empty when one can.
+// Why no adapter can reach this memory in any way; empty when one can.
 std::string refusal_of_memory(const PairFacts& pair, const MemoryFacts& memory) {
   const std::string gpu = pair.gpu.device_name() + " (" + pair.gpu.name + ")";
   if (memory.kind == MemoryKind::managed) {
@@ -59,7 +59,7 @@ std::string refusal_of_export(const PairFacts& pair, const MemoryFacts& memory) 
          "): use its open kernel modules, version 515 or newer";
 }
 
-// What an errno of an attempt to register memory of the GPU calls for.
+// The remedy for an errno of a failed registration of GPU memory.
 std::string refusal_of_adapter(const PairFacts& pair, RegistrationWay way, int error_number) {
   const bool dmabuf = way == RegistrationWay::dmabuf;
   const std::string what = pair.adapter + " does not register GPU memory through " +
@@ -82,7 +82,7 @@ std::string refusal_of_adapter(const PairFacts& pair, RegistrationWay way, int e
   }
 }
 
-// Why dma-buf is no way for this memory; empty when it is.
+// Why dma-buf does not work for this memory; empty when it does.
 std::string refusal_of_dmabuf(const PairFacts& pair, const MemoryFacts& memory) {
   if (!pair.gpu.dmabuf) {
     return "the NVIDIA driver exports no dma-bufs: install its open kernel modules (nvidia-open), "

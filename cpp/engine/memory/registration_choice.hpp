@@ -12,26 +12,25 @@ namespace zerohop::engine {
 
 enum class RegistrationWay {
   dmabuf,   // the adapter's driver maps a dma-buf that the GPU's driver exports
-  peermem,  // the kernel module nvidia-peermem translates the GPU's addresses
-  staged,   // not for the adapter's own access: bytes go through pinned host memory
+  peermem,  // the kernel module nvidia-peermem translates GPU addresses
+  staged,   // no adapter access: bytes go through pinned host memory
   refused,
 };
 const char* way_name(RegistrationWay way) noexcept;
 
-// What the program asks for. Throws std::invalid_argument for other words than "auto", "dmabuf",
+// What the program asks for. Throws std::invalid_argument for words other than "auto", "dmabuf",
 // "peermem" and "staged".
 enum class RegistrationDemand { automatic, dmabuf, peermem, staged };
 RegistrationDemand parse_registration(std::string_view word);
 const char* demand_name(RegistrationDemand demand) noexcept;
 
-// Relaxed ordering lets writes pass each other on their way to the memory, which some platforms
-// need for full speed. What a completion or notification tells of is in place all the same (man
-// ibv_reg_mr); only transfers that overlap, posted without waiting in between, land in any order.
-// It is asked for and no more: the access bit is optional, and a kernel or driver that does not
-// know it drops it without a word.
+// Relaxed ordering lets writes pass each other on their way to memory, which some platforms need
+// for full speed. Data covered by a completion or notification is in place all the same (man
+// ibv_reg_mr); only overlapping transfers, posted without waiting in between, land in any order. It
+// is a hint: the access bit is optional, and a kernel or driver that does not know it ignores it.
 enum class RelaxedOrdering { automatic, on, off };
 
-// A registration that was tried with a little of the memory in question.
+// The result of a trial registration of a small part of the memory.
 struct Trial {
   bool made = false;
   int cuda_error = 0;    // CUresult of the export
@@ -39,7 +38,7 @@ struct Trial {
   bool worked() const noexcept { return made && cuda_error == 0 && error_number == 0; }
 };
 
-// Of one GPU and one adapter.
+// One GPU and one adapter.
 struct PairFacts {
   std::string adapter;              // "mlx5_0"
   int kernel = 0;                   // 1000 * major + minor
@@ -50,13 +49,13 @@ struct PairFacts {
   Trial peermem_trial;
   bool data_direct = false;       // dma-bufs go through mlx5 Data Direct
   bool relaxed_ordering = false;  // the adapter did not refuse it
-  // Whether other memory and another time would change nothing: false before the trials, and when
-  // one failed for lack of memory, say.
+  // Whether the result holds for other memory and later: false before the trials, and when one
+  // failed for lack of memory, for example.
   bool lasting = false;
   gpu::DeviceFacts gpu;
 };
 
-// Of the memory in question.
+// The memory to register.
 struct MemoryFacts {
   gpu::MemoryKind kind = gpu::MemoryKind::unknown;
   bool gpudirect_capable = false;  // all of it
@@ -64,7 +63,7 @@ struct MemoryFacts {
   std::uint64_t nbytes = 0;
 };
 
-struct RegistrationOrder {  // what the program orders
+struct RegistrationOrder {  // the program's demand
   RegistrationDemand demand = RegistrationDemand::automatic;
   RelaxedOrdering relaxed_ordering = RelaxedOrdering::automatic;
 };
@@ -73,7 +72,7 @@ struct RegistrationChoice {
   RegistrationWay way = RegistrationWay::refused;
   bool relaxed_ordering = false;
   bool data_direct = false;
-  std::string reason;  // why this way; for staged and refused also what would give a better one
+  std::string reason;  // why this way; for staged and refused also what would help
 };
 
 // Whether the memory is open to adapters, as far as that is known without a trial.

@@ -16,18 +16,18 @@ namespace {
 constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 constexpr int kRelaxed = kAccess | IBV_ACCESS_RELAXED_ORDERING;
 
-// Of the memory at hand no more than this is tried: a page of the GPU.
+// Trials use no more than this of the memory at hand: a GPU page.
 constexpr std::uint64_t kProbeBytes = 64 << 10;
 
-// Whether the first trial of a way would end so with any memory and at any time. Another failure
-// may be of this very memory (some is not exported), or of the moment (the GPU's window is used
+// Whether the first trial of a way would end the same with any memory at any time. Other failures
+// may be specific to this memory (some is not exportable), or transient (the GPU's window is used
 // up).
 bool is_final(const Trial& trial) noexcept {
   return trial.worked() || trial.error_number == EOPNOTSUPP ||
          trial.error_number == EPROTONOSUPPORT || trial.error_number == ENOSYS;
 }
 
-// A further trial of memory that is registered in the usual way: whether it would always end so.
+// For another trial of memory that is registered in the usual way: whether the result is permanent.
 bool is_final_variant(const Trial& trial) noexcept {
   switch (trial.error_number) {
     case ENOMEM:
@@ -59,7 +59,7 @@ bool has_data_direct(const Adapter& adapter) {
                                                     sizeof path) == 0;
 }
 
-// Whether the adapter registers dma-bufs at all: it answers EBADF to a descriptor that is none.
+// Whether the adapter registers dma-bufs at all: if so, an invalid descriptor yields EBADF.
 int ask_for_dmabuf(const Adapter& adapter) {
   errno = 0;
   ibv_mr* region = adapter.domain->verbs().reg_dmabuf_mr(adapter.domain->handle(), 0, kProbeBytes,
@@ -97,7 +97,7 @@ void probe_peermem(const Adapter& adapter, const Extent& memory, PairFacts& fact
     });
   };
   facts.peermem_trial = with(kAccess);
-  // Memory that goes as a dma-buf is sound: then it is the RDMA driver that does not use the
+  // If the memory works as a dma-buf it is sound, so it is the RDMA driver that does not use the
   // module.
   const bool sound = facts.dmabuf.worked();
   if (!(sound ? is_final_variant : is_final)(facts.peermem_trial)) facts.lasting = false;
@@ -124,8 +124,8 @@ HostFacts ask_host() {
 std::shared_ptr<rdma::MemoryRegion> register_dmabuf(const Adapter& adapter,
                                                     const gpu::Device& device, const Extent& range,
                                                     int access, bool data_direct) {
-  // Through Data Direct the adapter reaches what is mapped for PCIe, and nothing else does: such a
-  // dma-buf registers in the usual way too, and fails when it is used.
+  // Through Data Direct the adapter reaches only what is mapped for PCIe, and nothing else reaches
+  // that: such a dma-buf registers in the usual way too, and fails when it is used.
   const gpu::Dmabuf dmabuf = gpu::export_dmabuf(
       device, range, data_direct ? gpu::DmabufMapping::pcie : gpu::DmabufMapping::usual);
   return rdma::MemoryRegion::create_dmabuf(adapter.domain,

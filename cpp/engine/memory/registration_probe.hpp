@@ -1,4 +1,4 @@
-// What one GPU and one adapter can do together, found out by trying.
+// Finds out by trying what one GPU and one adapter can do together.
 #pragma once
 
 #include <memory>
@@ -11,14 +11,14 @@
 
 namespace zerohop::engine {
 
-// What the host says: asked once, and given by tests.
+// Facts about the host: queried once; tests supply their own.
 struct HostFacts {
   int kernel = 0;       // 1000 * major + minor
   std::string peermem;  // name of the loaded kernel module, empty: none
 };
 HostFacts ask_host();
 
-// Where GPU memory is to be registered.
+// The target of a GPU memory registration.
 struct Adapter {
   std::shared_ptr<rdma::ProtectionDomain> domain;
   std::shared_ptr<const driver::Mlx5dv> mlx5dv;  // null unless libmlx5 drives the device
@@ -29,11 +29,11 @@ std::shared_ptr<rdma::MemoryRegion> register_dmabuf(const Adapter& adapter,
                                                     const gpu::Device& device, const Extent& range,
                                                     int access, bool data_direct);
 
-// What is known without a trial.
+// The facts known without a trial.
 PairFacts ask_pair(const Adapter& adapter, const gpu::Device& device, const HostFacts& host);
 
-// Registers the begin of `memory`, which is the device's and open to adapters, in each way that may
-// work, for a moment: no memory is allocated, as a full GPU has none to give. Failures of a way are
+// Temporarily registers the start of `memory`, which belongs to the device and is open to adapters,
+// in each way that may work. Allocates nothing, as a full GPU has no memory left. Failures become
 // facts.
 void probe_pair(const Adapter& adapter, const gpu::Device& device, const Extent& memory,
                 PairFacts& facts);

@@ -18,7 +18,7 @@ std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& exten
   if (auto known = find(extent, writable)) return known;
   const PendingRegistrations::Claim claim(pending_, {.extent = extent, .rights = writable},
                                           Deadline::after(kRegistrationPatience));
-  if (auto known = find(extent, writable)) return known;  // by the thread that was waited for
+  if (auto known = find(extent, writable)) return known;  // created by another thread
   auto regions = create(extent, writable, backing);
   publish(extent, regions);
   return regions;
@@ -50,11 +50,10 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
 }
 
 std::shared_ptr<const Regions> Registrations::find(const Extent& extent, bool writable) const {
-  std::shared_ptr<const Regions> regions;  // let go of, which may deregister, without the lock
+  std::shared_ptr<const Regions> regions;  // released, which may deregister, without the lock
   const std::lock_guard lock(mutex_);
   // The nearest region that begins at or below the extent. One that begins further below might
-  // cover it as well, but two overlapping registrations are rare and a second one is only a little
-  // waste.
+  // cover it as well, but overlapping registrations are rare and a second one wastes little.
   auto after = by_address_.upper_bound(extent.begin);
   if (after == by_address_.begin()) return nullptr;
   regions = std::prev(after)->second.lock();

@@ -1,4 +1,4 @@
-// Registers memory, and finds the registration that already covers it.
+// Registers memory, and finds registrations that already cover it.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace zerohop::engine {
 
-// The IBV_ACCESS_* bits of memory that peers may read, and write if `writable`, by atomics too
+// The IBV_ACCESS_* bits of memory that peers may read, and write if `writable`, including atomics
 // where the device has them.
 int access_bits(const rdma::Device& device, bool writable) noexcept;
 
-// A range that is being registered, with rights as the caller tells them apart.
+// A range being registered, with the caller's rights.
 struct WantedRegistration {
   Extent extent;
   int rights = 0;
@@ -29,31 +29,31 @@ struct WantedRegistration {
 };
 using PendingRegistrations = Pending<Rank::registrations, WantedRegistration>;
 
-// How long a thread waits for another's registration of the same memory.
+// How long a thread waits for another thread's registration of the same memory.
 inline constexpr Deadline::Seconds kRegistrationPatience{10};
 
-// What is behind the memory, as shm::Exposures::expose() takes it. Without an owner processes of
-// this host reach it by a device only.
+// The backing of the memory, as for shm::Exposures::expose(). Without an owner, processes of this
+// host reach it only through a device.
 struct Backing {
   std::shared_ptr<const void> owner;
   int memfd = -1;
 };
 
-// A region is known here only while some Memory or Transfer holds it, and each of those holds the
-// array too: an address that was freed and used again can never meet a stale registration.
+// Knows a region only while some Memory or Transfer holds it, and each of those also holds the
+// array: an address that was freed and reused never finds a stale registration.
 class Registrations {
  public:
-  // exposures: of the memory registered here; null: processes of this host reach it by a device
-  // only. live: is told of every new registration.
+  // exposures: of memory registered here; null: processes of this host reach it only through a
+  // device. live: receives every new registration.
   Registrations(Rails rails, std::shared_ptr<shm::Exposures> exposures,
                 std::shared_ptr<LiveRegions> live)
       : rails_(std::move(rails)), exposures_(std::move(exposures)), live_(std::move(live)) {}
 
-  // The regions, one with each rail whose device is still there, over `extent` with the right to be
-  // read, and written if `writable`. With `shared` those that cover the extent with the same rights
-  // is used again; its keys then reach all of it. Without, the keys reach the extent and nothing
-  // more. Null for an empty extent. No lock is held while a device registers: who asks for memory
-  // that another thread registers waits for that, and nobody else. Throws RegistrationError.
+  // The regions over `extent`, one per rail whose device still exists, readable, and writable if
+  // `writable`. With `shared`, regions that cover the extent with the same rights are reused; their
+  // keys then reach all of the region. Otherwise the keys reach the extent and nothing more. Null
+  // for an empty extent. No lock is held while a device registers: a thread waits only if another
+  // one is registering the same memory. Throws RegistrationError.
   std::shared_ptr<const Regions> find_or_create(const Extent& extent, bool writable, bool shared,
                                                 const Backing& backing = {});
 
@@ -67,10 +67,10 @@ class Registrations {
   const Rails rails_;
   const std::shared_ptr<shm::Exposures> exposures_;
   const std::shared_ptr<LiveRegions> live_;
-  PendingRegistrations pending_;              // that are shared
-  mutable Mutex<Rank::registrations> mutex_;  // guards all below
+  PendingRegistrations pending_;              // the shared ones
+  mutable Mutex<Rank::registrations> mutex_;  // guards all members below
   std::map<std::uint64_t, std::weak_ptr<const Regions>> by_address_;
-  std::size_t next_sweep_ = 64;  // entries at which expired ones are swept out
+  std::size_t next_sweep_ = 64;  // entry count at which expired ones are removed
 };
 
 }  // namespace zerohop::engine

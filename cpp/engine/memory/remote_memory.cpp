@@ -9,7 +9,7 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::uint32_t kRemoteMemoryMagic = 0x344d5a5a;  // "ZZM4": a version of its own
+constexpr std::uint32_t kRemoteMemoryMagic = 0x344d5a5a;  // "ZZM4": versioned separately
 constexpr std::size_t kMaxDeviceBytes = 64;
 
 void write_dims(WireWriter& out, const Dims& dims) {
@@ -42,7 +42,7 @@ Layout read_layout(WireReader& in) {
   return layout;
 }
 
-// How many rails' keys cross the wire: up to the last that there is.
+// How many rail keys are sent: up to the last valid one.
 std::size_t count_keys(const RailKeys& keys) {
   std::size_t count = keys.size();
   while (count > 0 && keys[count - 1] == 0) --count;
@@ -104,7 +104,8 @@ std::vector<std::byte> RemoteMemory::to_bytes() const {
 
 RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   WireReader in(bytes, "RemoteMemory");
-  if (in.number<std::uint32_t>() != kRemoteMemoryMagic) in.fail("these bytes are no RemoteMemory");
+  if (in.number<std::uint32_t>() != kRemoteMemoryMagic)
+    in.fail("these bytes are not a RemoteMemory");
   RemoteMemory memory;
   in.fixed(memory.endpoint);
   memory.rkeys = read_keys(in);
@@ -115,7 +116,7 @@ RemoteMemory RemoteMemory::from_bytes(std::span<const std::byte> bytes) {
   memory.end = in.number<std::uint64_t>();
   memory.device = in.key(kMaxDeviceBytes);
   const auto plain = [](char c) { return c > ' ' && c < 0x7f; };
-  if (!std::ranges::all_of(memory.device, plain)) in.fail("the name of its device is no name");
+  if (!std::ranges::all_of(memory.device, plain)) in.fail("its device name is invalid");
   memory.layout = read_layout(in);
   in.finish();
   check_inside(memory, in);

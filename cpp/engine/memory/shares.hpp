@@ -13,13 +13,13 @@ namespace zerohop::engine {
 
 class Shares {
  public:
-  // Replaces what had the name before. The memory stays registered while it is shared.
+  // Replaces any memory of that name. The memory stays registered while it is shared.
   void put(const std::string& name, const Memory& memory) {
     const std::lock_guard lock(mutex_);
     by_name_.insert_or_assign(name, memory);
   }
 
-  // False when nothing had the name.
+  // False when no memory had the name.
   bool remove(const std::string& name) {
     const std::lock_guard lock(mutex_);
     return by_name_.erase(name) == 1;
@@ -29,7 +29,7 @@ class Shares {
     by_name_.clear();
   }
 
-  // nullopt when nothing has the name, or what has it is closed.
+  // nullopt when no memory has the name, or it is closed.
   std::optional<RemoteMemory> find(const std::string& name) const {
     const std::lock_guard lock(mutex_);
     const auto found = by_name_.find(name);

@@ -39,7 +39,7 @@ std::shared_ptr<const Pinned> StagedMemories::borrow(std::uint64_t key) const {
   const Pinned* const borrowed = memory.get();
   const auto give_back = [memory = std::move(memory),
                           count = found->second.borrowed](const Pinned*) mutable noexcept {
-    memory.reset();  // before who waits goes on
+    memory.reset();  // before the waiting thread continues
     count->fetch_sub(1);
   };
   found->second.borrowed->fetch_add(1);

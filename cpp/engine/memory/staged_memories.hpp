@@ -1,5 +1,5 @@
-// The GPU memory of an Endpoint that none of its adapters reaches, and that peers therefore name by
-// a key of its own: the Endpoint copies to and from it for them (the staged route).
+// GPU memory of an Endpoint that none of its adapters reaches. Peers name it by a separate key, and
+// the Endpoint copies to and from it for them (the staged route).
 #pragma once
 
 #include <atomic>
@@ -24,8 +24,8 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
           bool writable)
         : of_(std::move(of)), key_(key), extent_(extent), writable_(writable) {}
     ~Right();
-    void end() const noexcept;  // peers have it no more
-    // Waits for copies that were begun before. False: some still run at the deadline.
+    void end() const noexcept;  // revokes the right
+    // Waits for copies that started before. False: some still run at the deadline.
     bool await(const Deadline& deadline) const noexcept;
     Right(const Right&) = delete;
     Right& operator=(const Right&) = delete;
@@ -37,19 +37,19 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
    private:
     friend class StagedMemories;
     const std::shared_ptr<StagedMemories> of_;
-    const std::uint64_t key_;  // random: nobody guesses it
+    const std::uint64_t key_;  // random: cannot be guessed
     const Extent extent_;
     const bool writable_;
     const std::shared_ptr<std::atomic<int>> borrowed_ = std::make_shared<std::atomic<int>>(0);
   };
 
   std::shared_ptr<const Right> open(const Extent& extent, bool writable);
-  // What the key opens from now on.
+  // Sets the memory that the key opens.
   void bind(const Right& right, const std::shared_ptr<const Pinned>& memory);
 
-  // The memory, to be asked about. Null: nothing that a peer may use so.
+  // The memory, for a query only. Null: the peer has no such right.
   std::shared_ptr<const Pinned> find(std::uint64_t key, const Extent& extent, bool writes) const;
-  // ... and to be held for a copy to or from it, no longer: who closes the right waits.
+  // ... for one copy to or from it; closing the right waits for that copy.
   std::shared_ptr<const Pinned> borrow(std::uint64_t key) const;
 
  private:
@@ -57,7 +57,7 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
     Extent extent;
     bool writable;
     std::weak_ptr<const Pinned> memory;
-    std::shared_ptr<std::atomic<int>> borrowed;  // so often
+    std::shared_ptr<std::atomic<int>> borrowed;  // number of running copies
   };
   mutable Mutex<Rank::staged_memories> mutex_;
   std::map<std::uint64_t, Entry> entries_;

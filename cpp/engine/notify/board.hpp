@@ -1,7 +1,7 @@
 // The notification board: numbered slots, each empty (0) or holding a 32-bit value put by a peer
 // (GASPI, "weak synchronisation": gaspi_notify_waitsome, gaspi_notify_reset). It lies in pages that
-// processes of this host map: they put by themselves, and so do their GPUs, in words of their own
-// (see GpuNotes).
+// processes of this host map: they write it directly, and so do their GPUs, in separate words (see
+// GpuNotes).
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class Board {
 
   Board() : buffer_(sizeof(BoardPages)) {}  // throws RegistrationError
 
-  const Buffer& buffer() const noexcept { return buffer_; }  // to be mapped by others
+  const Buffer& buffer() const noexcept { return buffer_; }  // mapped by others
   BoardPages& pages() const noexcept { return *reinterpret_cast<BoardPages*>(buffer_.data()); }
   GpuNotes& gpu_notes() noexcept { return notes_; }
   std::atomic<int>& sleepers() noexcept { return pages().sleepers; }
@@ -31,13 +31,13 @@ class Board {
     const std::uint32_t value = pages().slots[slot].load(std::memory_order_acquire);
     return value != 0 ? value : notes_.peek(slot);
   }
-  // Empties the slot and returns what was in it; 0: nothing was, or another thread took it.
+  // Empties the slot and returns its value; 0: it was empty, or another thread took it.
   std::uint32_t reset(std::uint32_t slot) noexcept {
     const std::uint32_t value = pages().slots[slot].exchange(0, std::memory_order_acq_rel);
     return value != 0 ? value : notes_.take(slot);
   }
 
-  // Whether there may be something for the CPU: takes no lock, unlike peek().
+  // Whether the CPU may find something: takes no lock, unlike peek().
   bool may_have(std::uint32_t slot) const noexcept {
     return pages().slots[slot].load(std::memory_order_acquire) != 0 ||
            gpu::value_of(pages().notes[slot].load(std::memory_order_acquire)) != 0;
@@ -48,9 +48,9 @@ class Board {
                                                               std::uint32_t count,
                                                               bool reset) noexcept;
 
-  // Rises with every put: a waiter that finds it unchanged need not scan again. Sequentially
-  // consistent: who reads it when it has counted itself among the sleepers is woken, or sees what
-  // was put.
+  // Increases with every put: a waiter that finds it unchanged need not scan again. Sequentially
+  // consistent: a thread that reads it after it has counted itself among the sleepers is woken, or
+  // sees the put.
   std::uint64_t puts() const noexcept { return pages().puts.load(); }
 
  private:

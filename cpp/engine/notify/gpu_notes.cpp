@@ -28,7 +28,7 @@ std::uint32_t GpuNotes::peek(std::uint32_t slot) const noexcept {
   return gpu::value_of(find(slot));
 }
 
-// A later note may replace the one that is taken, but never after it was seen to be there.
+// A later note may replace the one being taken, but only before it was seen.
 std::uint32_t GpuNotes::take(std::uint32_t slot) {
   if (is_empty(slot)) return 0;
   const std::lock_guard lock(mutex_);
@@ -57,7 +57,7 @@ void GpuNotes::end_wait(std::uint32_t slot, std::uint32_t tag) {
   if (tag != 0) known.remember(tag);
   gpu::Note note = pages_.notes[slot].load(std::memory_order_acquire);
   if (tag != 0 && gpu::tag_of(note) == tag) pages_.notes[slot].compare_exchange_strong(note, 0);
-  // What is left is for the CPU again: who waits among many slots is to look.
+  // The rest belongs to the CPU again: threads that wait among many slots must look.
   if (--known.streams == 0) pages_.announce();
 }
 

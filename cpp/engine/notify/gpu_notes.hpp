@@ -1,6 +1,6 @@
-// The notifications that GPUs of other processes have put into a board, as the CPU of the owner
-// sees them. Each lies twice: here, and in the memory of a GPU, where streams take it. What one
-// side has taken the other still finds, and knows by its tag.
+// The notifications that GPUs of other processes have put into a board, as the owner's CPU sees
+// them. Each exists twice: here, and in GPU memory, where streams take it. What one side has taken
+// the other still finds, and recognizes by its tag.
 #pragma once
 
 #include <array>
@@ -12,17 +12,18 @@
 
 namespace zerohop::engine {
 
-// Any thread.
+// Thread-safe.
 class GpuNotes {
  public:
   explicit GpuNotes(BoardPages& pages) : pages_(pages) {}
 
-  // The value that lies in the slot; 0: none, or it is for a stream that waits for it.
+  // The value in the slot; 0: none, or it belongs to a stream that waits for it.
   std::uint32_t peek(std::uint32_t slot) const noexcept;
-  // The same, and it is taken.
+  // Takes it as well.
   std::uint32_t take(std::uint32_t slot);
 
-  // From now on what GPUs put into the slot is for streams. Returns the tags that are taken.
+  // From now on, notes that GPUs put into the slot belong to streams. Returns the tags already
+  // taken.
   using Tags = std::array<std::uint32_t, gpu::kTagsKnown>;
   Tags begin_wait(std::uint32_t slot);
   // A stream's wait is over. tag: of the note that it took; 0: none.
@@ -32,7 +33,7 @@ class GpuNotes {
   struct Slot {
     int streams = 0;  // that wait
     Tags taken{};
-    unsigned next = 0;  // in `taken`: the oldest
+    unsigned next = 0;  // index into `taken` of the oldest
 
     bool knows(std::uint32_t tag) const noexcept;
     void remember(std::uint32_t tag) noexcept;
@@ -40,12 +41,12 @@ class GpuNotes {
   bool is_empty(std::uint32_t slot) const noexcept {
     return pages_.notes[slot].load(std::memory_order_relaxed) == 0;
   }
-  // The note that is for the CPU; 0: none. With mutex_ held.
+  // The note for the CPU; 0: none. With mutex_ held.
   gpu::Note find(std::uint32_t slot) const noexcept;
 
   BoardPages& pages_;
   mutable Mutex<Rank::gpu_notes> mutex_;           // guards the next
-  std::unordered_map<std::uint32_t, Slot> slots_;  // of which something was ever taken
+  std::unordered_map<std::uint32_t, Slot> slots_;  // slots from which something was ever taken
 };
 
 }  // namespace zerohop::engine

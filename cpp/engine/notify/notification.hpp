@@ -1,4 +1,4 @@
-// What is put into a slot of a peer's notification board.
+// The contents of a put into a slot of a peer's notification board.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@ namespace zerohop::engine {
 
 struct Notification {
   std::uint32_t slot = 0;   // below Board::kSlots
-  std::uint32_t value = 0;  // not 0: that means an empty slot
+  std::uint32_t value = 0;  // not 0, which means an empty slot
 };
 
 }  // namespace zerohop::engine

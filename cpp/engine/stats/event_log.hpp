@@ -1,4 +1,4 @@
-// The last events of an Endpoint's devices, for whoever asks later.
+// The latest events of an Endpoint's devices, kept for later queries.
 #pragma once
 
 #include <chrono>
@@ -17,14 +17,14 @@ struct DeviceEvent {
   std::chrono::system_clock::time_point at;  // set by add()
   std::string device;
   std::string type;     // "PORT_ERR": ibv_event_type without its prefix
-  int port = 0;         // 0 unless it is about a port
-  std::string peer;     // whose queue pair it is about; empty: none, or none that is known
+  int port = 0;         // 0 unless it concerns a port
+  std::string peer;     // whose queue pair it concerns; empty: none, or unknown
   std::string message;  // what, where, cause and remedy
 };
 
 class EventLog {
  public:
-  static constexpr std::size_t kMost = 64;  // older ones are forgotten
+  static constexpr std::size_t kMost = 64;  // older ones are dropped
 
   void add(DeviceEvent event) {
     event.at = std::chrono::system_clock::now();
@@ -32,7 +32,7 @@ class EventLog {
     if (events_.size() == kMost) events_.pop_front();
     events_.push_back(std::move(event));
   }
-  std::vector<DeviceEvent> all() const {  // the newest last
+  std::vector<DeviceEvent> all() const {  // newest last
     const std::lock_guard lock(mutex_);
     return {events_.begin(), events_.end()};
   }

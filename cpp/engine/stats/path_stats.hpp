@@ -1,4 +1,4 @@
-// Counters of one path; read at any time by anyone.
+// Counters of one path; any thread may read them at any time.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,13 +11,13 @@ namespace zerohop::engine {
 struct PathStats {
   std::atomic<std::uint64_t> work_requests{0};  // posted
   std::atomic<std::uint64_t> doorbells{0};      // chains posted
-  std::atomic<std::uint64_t> bytes_out{0};      // of writes and sends handed over
-  std::atomic<std::uint64_t> bytes_in{0};       // of reads handed over, of recvs matched
+  std::atomic<std::uint64_t> bytes_out{0};      // of writes and sends posted
+  std::atomic<std::uint64_t> bytes_in{0};       // of reads posted, of recvs matched
   std::atomic<std::uint64_t> notifications_in{0};
   std::atomic<std::uint64_t> messages_in{0};
-  std::atomic<std::uint64_t> queue_full{0};     // jobs that had to wait in line
+  std::atomic<std::uint64_t> queue_full{0};     // jobs that had to queue
   std::atomic<std::uint64_t> broken{0};         // queue pair errors
-  std::atomic<std::uint64_t> sends_dropped{0};  // that no recv had taken when the peer was lost
+  std::atomic<std::uint64_t> sends_dropped{0};  // not yet received when the peer was lost
 
   void count(ibv_wr_opcode opcode, std::uint64_t nbytes) noexcept {
     (opcode == IBV_WR_RDMA_READ ? bytes_in : bytes_out)

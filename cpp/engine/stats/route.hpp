@@ -1,4 +1,4 @@
-// Which way the bytes of a transfer go, and why.
+// The route of a transfer's bytes, and why it was chosen.
 #pragma once
 
 #include <memory>
@@ -13,13 +13,13 @@
 namespace zerohop::engine {
 
 struct Route {
-  std::string kind;    // "p2p", "gpudirect", "staged" or "host"
-  std::string device;  // that serves it: "soft0", "mlx5_0"
-  std::string reason;  // one sentence
-  Settings settings;   // of its queue pair; only where a route was asked for, not in transfers
-  std::vector<Settings> rails{};  // as settings, of every queue pair where there are several
-  // PCI addresses of the two GPUs that it joins, if they are two and known: the reason ends with
-  // them, and what lies between can be put behind it.
+  std::string kind;               // "p2p", "gpudirect", "staged" or "host"
+  std::string device;             // that serves it: "soft0", "mlx5_0"
+  std::string reason;             // one sentence
+  Settings settings;              // of its queue pair; only for a route query, not in transfers
+  std::vector<Settings> rails{};  // the settings of each queue pair, if there are several
+  // PCI addresses of the two GPUs that it joins, if there are two and both are known: the reason
+  // ends with them, so that the topology between them can be appended.
   std::optional<std::pair<std::string, std::string>> gpus{};
   std::shared_ptr<RouteStats> stats{};  // of the transfers that take it
 };

@@ -16,7 +16,7 @@ void add(RouteBooks::Sums& sums, const RouteBook& book) {
   for (const auto& [name, stats] : book.rows()) add(sums, name, *stats);
 }
 
-// Of a connection that has ended; what is under way then ends unseen.
+// For a connection that has ended; transfers still in progress end unseen.
 void fold(RouteBook& into, const RouteBook& book) {
   for (const auto& [name, stats] : book.rows()) {
     const auto sum = into.of(name.first, name.second);

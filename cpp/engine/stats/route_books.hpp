@@ -1,4 +1,4 @@
-// What was counted with all Peers that an Endpoint has and had.
+// Counters of all current and former Peers of an Endpoint.
 #pragma once
 
 #include <cstddef>
@@ -17,23 +17,23 @@ namespace zerohop::engine {
 class RouteBooks {
  public:
   using Sums = std::map<RouteBook::Name, std::shared_ptr<RouteStats>>;
-  // One that is there; or all that ended of one name, so that sums by name do not fall.
+  // A current connection, or all ended ones of one name combined, so that sums by name never fall.
   struct Connection {
-    std::string peer;                  // its name
-    std::optional<std::string> ended;  // why the last did; nullopt: it is there
+    std::string peer;                  // the peer's name
+    std::optional<std::string> ended;  // why the last one ended; nullopt: current
     Sums sums{};
   };
   struct Reading {
-    Sums sums;                            // of all that ever were
-    std::vector<Connection> connections;  // those that ended first
+    Sums sums;                            // of all connections ever
+    std::vector<Connection> connections;  // ended ones first
   };
-  // Names: so that it is seen where errors came from. Of those before them there are sums alone: an
+  // Ended names kept, to show where errors came from. Older ones are counted only in the sums: an
   // Endpoint may have had millions of clients.
   static constexpr std::size_t kEndedKept = 64;
 
   std::shared_ptr<RouteBook> open();  // for a Peer that is not connected yet, and may never be
   void connected(const std::shared_ptr<RouteBook>& book, std::string peer);
-  // What is under way by it may still end.
+  // Its transfers in progress may still end.
   void ended(const std::shared_ptr<RouteBook>& book, std::string why);
   Reading read() const;
 
@@ -41,8 +41,8 @@ class RouteBooks {
   struct Ended {
     std::string peer;
     std::string why;
-    std::shared_ptr<const RouteBook> book;  // of the last of that name
-    std::shared_ptr<RouteBook> before;      // sums of those before it
+    std::shared_ptr<const RouteBook> book;  // of the last connection of that name
+    std::shared_ptr<RouteBook> before;      // sums of the earlier ones
   };
   struct Open {
     std::weak_ptr<RouteBook> book;
@@ -52,7 +52,7 @@ class RouteBooks {
 
   mutable Mutex<Rank::route_books> mutex_;
   std::vector<Open> open_;
-  std::deque<Ended> ended_;  // the oldest first
+  std::deque<Ended> ended_;  // oldest first
   RouteBook earlier_;
 };
 

@@ -1,4 +1,4 @@
-// Counters of the transfers that this process began over one route; read at any time by anyone.
+// Counters of the transfers that this process began over one route; any thread may read them.
 #pragma once
 
 #include <array>
@@ -22,17 +22,16 @@ constexpr std::size_t kOperations = 6;
 
 struct RouteStats {
   using Counter = std::atomic<std::uint64_t>;
-  std::string peer{};                             // with whom; before there are any transfers
+  std::string peer{};                             // set before the first transfer
   std::array<Counter, kOperations> operations{};  // begun; notify: those without data
-  Counter notifications{0};                       // put behind data, or alone
+  Counter notifications{0};                       // put after data, or alone
   Counter bytes_out{0};                           // of writes and sends
-  Counter bytes_in{0};                            // of reads; of recvs as they end
+  Counter bytes_in{0};                            // of reads; of recvs when they end
   Counter failures{0};                            // ended with an error, or refused once counted
   std::atomic<std::int64_t> under_way{0};         // begun and not ended
-  std::atomic<bool> told{false};                  // to the log: that it is taken, and why
-  std::atomic<bool> told_failure{false};          // likewise: of which the program did not ask
-  // From when the call had a way for it to the moment this process saw it done, of those without an
-  // error.
+  std::atomic<bool> told{false};                  // logged: that the route is taken, and why
+  std::atomic<bool> told_failure{false};  // logged: a failure that the program did not query
+  // From when the call had a route to when this process saw it done; successful calls only.
   std::array<Histogram, kOperations> latencies{};
 
   void begin(Operation operation, std::uint64_t nbytes) noexcept {
@@ -43,9 +42,9 @@ struct RouteStats {
   void end(Operation operation, std::uint64_t nanoseconds, std::uint64_t times = 1) noexcept {
     latencies[static_cast<std::size_t>(operation)].add(nanoseconds, times);
   }
-  // Of what takes hardly longer than two looks at a clock, some are measured for all: returns for
-  // how many the next one stands, 0 if it is not measured. Which ones looks random, so that they
-  // do not keep step with a program that repeats itself.
+  // Operations that take little longer than two clock readings are sampled: returns how many
+  // operations the next sample stands for, 0 if it is not measured. The choice is pseudo-random, so
+  // that it does not keep step with a program that repeats itself.
   std::uint64_t times_of_next(Operation operation) const noexcept {
     constexpr std::uint64_t kEach = 1024, kBits = 3;
     const std::uint64_t begun =
@@ -72,7 +71,7 @@ inline void RouteStats::add(const RouteStats& other) noexcept {
   under_way.fetch_add(other.under_way, std::memory_order_relaxed);
 }
 
-// Those of one Peer, by route and device.
+// The routes of one Peer, by kind and device.
 class RouteBook {
  public:
   using Name = std::pair<std::string, std::string>;  // kind and device of a Route
@@ -87,7 +86,7 @@ class RouteBook {
     }
     return stats;
   }
-  // Before anything is counted in it.
+  // Call before anything is counted.
   void set_peer(const std::string& name) {
     const std::lock_guard lock(mutex_);
     peer_ = name;

@@ -1,5 +1,5 @@
-// The notification board of this Endpoint as GPUs of its process reach it: values put by CPUs and
-// adapters in its pages, notes of GPUs in their mirrors, or in the pages where there are none.
+// The notification board of this Endpoint as seen by GPUs of its process: values put by CPUs and
+// adapters in its pages, notes of GPUs in their mirrors, or in the pages if there are no mirrors.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace zerohop::engine {
 
-// Any thread.
+// Thread-safe.
 class GpuBoard {
  public:
   GpuBoard(std::shared_ptr<Board> board, std::shared_ptr<NoteMirrors> mirrors)
@@ -24,13 +24,13 @@ class GpuBoard {
   NoteMirrors& mirrors() const noexcept { return *mirrors_; }
 
   struct Reached {
-    std::uint64_t notes = 0;   // where the GPU has the note of slot 0
-    bool mirrors = false;      // ... in the memory of a GPU
-    std::uint64_t words = 0;   // where it has the value of slot 0
-    std::uint64_t lonely = 0;  // and that word
+    std::uint64_t notes = 0;   // GPU address of the note of slot 0
+    bool mirrors = false;      // ... in GPU memory
+    std::uint64_t words = 0;   // GPU address of the value of slot 0
+    std::uint64_t lonely = 0;  // and of that word
     std::array<std::shared_ptr<const void>, 2> kept{};
   };
-  // Settles the mirrors, too. Throws RouteUnavailable, CudaError.
+  // Also settles the mirrors. Throws RouteUnavailable, CudaError.
   Reached reach(const std::shared_ptr<const gpu::Device>& device);
 
  private:

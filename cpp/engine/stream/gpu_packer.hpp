@@ -1,4 +1,4 @@
-// Gives GPU memory of this process to others of its host.
+// Exports GPU memory of this process to others of its host.
 #pragma once
 
 #include <memory>

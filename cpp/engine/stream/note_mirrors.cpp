@@ -8,7 +8,7 @@
 namespace zerohop::engine {
 namespace {
 
-// A GPU that is busy for longer does without.
+// If the GPU is busy for longer, there are no mirrors.
 constexpr Deadline::Seconds kPatience{1.0};
 
 }  // namespace
@@ -25,7 +25,7 @@ void NoteMirrors::settle(const std::shared_ptr<const gpu::Device>& device) noexc
 
 void NoteMirrors::make(const std::shared_ptr<const gpu::Device>& device) {
   if (!exposures_) return give_up("no process of this host can put notes");
-  kernels_ = gpu::Kernels::load(device);  // without which nobody's GPU puts any
+  kernels_ = gpu::Kernels::load(device);  // without kernels no GPU puts any
   auto words = gpu::GpuWords::create(device, sizeof(BoardPages::notes), Deadline::after(kPatience));
   const Extent& extent = words->extent();
   auto exposure =
@@ -66,7 +66,7 @@ NoteMirrors::Place NoteMirrors::of(const std::shared_ptr<const gpu::Device>& dev
   return {memory->at(address), memory};
 }
 
-// A stream takes a note, and a GPU puts one, by an atomic.
+// A stream takes a note, and a GPU puts one, with an atomic.
 std::shared_ptr<const gpu::PeerMemory> NoteMirrors::reach(
     const std::shared_ptr<const gpu::Device>& device) const {
   if (!gpu::has_native_atomics(*device, words_->device()->handle())) {

@@ -1,5 +1,5 @@
-// The mirrors of a board's notes, in the memory of a GPU: a stream that waits there hears of a note
-// within the GPU's own memory, not across the bus.
+// Mirrors of a board's notes in GPU memory: a waiting stream polls within the GPU's own memory, not
+// across the bus.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,21 @@
 
 namespace zerohop::engine {
 
-// Any thread.
+// Thread-safe.
 class NoteMirrors {
  public:
-  // exposures: through which other processes reach them; null: none does.
+  // exposures: makes them accessible to other processes; null: none.
   NoteMirrors(std::shared_ptr<Board> board, std::shared_ptr<shm::Exposures> exposures)
       : board_(std::move(board)), exposures_(std::move(exposures)) {}
 
-  // Settles where they lie: on that GPU, if it can be done and nobody has put a note before. Only
-  // the first call does anything.
+  // Decides where they lie: on that GPU, if possible and no note was put before. Only the first
+  // call does anything.
   void settle(const std::shared_ptr<const gpu::Device>& device) noexcept;
 
-  // Where a stream of `device` finds that of slot 0. Once settled. Throws RouteUnavailable: the GPU
-  // does not reach the one that they lie on.
+  // The address of slot 0's mirror for a stream of `device`. Call after settle(). Throws
+  // RouteUnavailable: the GPU cannot access the one that holds them.
   struct Place {
-    std::uint64_t address = 0;  // 0: there are none, and the notes are to be looked at
+    std::uint64_t address = 0;  // 0: no mirrors; poll the notes
     std::shared_ptr<const void> owner = nullptr;
   };
   Place of(const std::shared_ptr<const gpu::Device>& device);
@@ -47,8 +47,8 @@ class NoteMirrors {
 
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<shm::Exposures> exposures_;
-  mutable Mutex<Rank::note_mirrors> mutex_;      // guards all below
-  std::string why_none_;                         // once settled without
+  mutable Mutex<Rank::note_mirrors> mutex_;      // guards all members below
+  std::string why_none_;                         // set when settled without mirrors
   std::shared_ptr<const gpu::Kernels> kernels_;  // loaded before anything on the GPU waits
   std::shared_ptr<const gpu::GpuWords> words_;   // null: none
   std::shared_ptr<shm::Exposure> exposure_;

@@ -1,4 +1,4 @@
-// Streams of the program: of which GPU each is, and what it waits for.
+// Streams of the program: the GPU of each, and what it waits for.
 #pragma once
 
 #include <map>
@@ -11,11 +11,10 @@
 
 namespace zerohop::engine {
 
-// Any thread.
+// Thread-safe.
 class ProgramStreams {
  public:
-  // cuda: null, libcuda's, loaded when it is needed. seconds: that a wait takes at most, unless the
-  // call says otherwise.
+  // cuda: null: libcuda's, loaded when it is needed. seconds: default bound of a wait.
   ProgramStreams(std::shared_ptr<const driver::Cuda> cuda, double seconds)
       : cuda_(std::move(cuda)), seconds_(seconds) {}
 
@@ -24,20 +23,20 @@ class ProgramStreams {
   StreamWaits::Stream find(driver::CudaStream handle, std::optional<double> timeout);
   // Throws Error once closed.
   std::shared_ptr<StreamWaits> waits();
-  // A place for a wait that is to come: see StreamHold. Null: this build has no kernels, so no
-  // stream waits for anything of this library.
+  // Reserves a place for a later wait: see StreamHold. Null: built without kernels, so no stream
+  // waits for anything of this library.
   std::unique_ptr<StreamHold> hold(driver::CudaStream handle);
-  // The slot of a notification that the stream waits for; it is looked anew, for a moment.
+  // The slot of a notification that the stream waits for; polls anew, for a moment.
   std::optional<std::uint32_t> awaited(driver::CudaStream handle);
 
-  void give_up();          // the Endpoint is closed: all waits end now
-  void let_go() noexcept;  // of the GPUs, too
+  void give_up();          // the Endpoint is closed: ends all waits now
+  void let_go() noexcept;  // also releases the GPUs
 
  private:
   const std::shared_ptr<const driver::Cuda> cuda_;
   const double seconds_;
 
-  Mutex<Rank::endpoint_gpus> mutex_;  // guards all below
+  Mutex<Rank::endpoint_gpus> mutex_;  // guards all members below
   bool closed_ = false;
   std::optional<StreamWaits::Host> host_;
   std::map<int, std::shared_ptr<const gpu::Device>> devices_;  // by ordinal

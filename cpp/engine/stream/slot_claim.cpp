@@ -54,7 +54,7 @@ SlotClaim::~SlotClaim() {
       copies_.reset();
     }
   } catch (const Error&) {
-    // The GPU has failed, or does not get there: what its kernels have taken is not known, and the
+    // The GPU failed, or does not get there: it is unknown what its kernels have taken, and the
     // stream may still write.
     (void)stream_.release();
     (void)copies_.release();
@@ -75,11 +75,11 @@ void SlotClaim::end_waits(const std::vector<std::uint32_t>& tags) noexcept {
 }
 
 void SlotClaim::wait(const Deadline& deadline) {
-  const std::string what = "what lies in slots of kernels on " + device_->facts().device_name();
+  const std::string what = "the notification slots of kernels on " + device_->facts().device_name();
   if (gpu::wait_stream(*device_, stream_.get(), what, deadline)) return;
-  (void)stream_.release();  // it may still read and write
+  (void)stream_.release();  // it may still be reading and writing
   (void)copies_.release();
-  throw TransferTimeout(what + " could not be looked at in time: a kernel keeps the GPU busy");
+  throw TransferTimeout(what + " could not be read in time: a kernel keeps the GPU busy");
 }
 
 const gpu::Note* SlotClaim::look_at_mirrors(const Deadline& deadline) {
@@ -92,7 +92,7 @@ const gpu::Note* SlotClaim::look_at_mirrors(const Deadline& deadline) {
   return static_cast<const gpu::Note*>(copies_.get());
 }
 
-// The mirrors of what the CPU had taken are still there.
+// The mirrors of notes that the CPU had taken still exist.
 void SlotClaim::forget_taken(const Deadline& deadline) {
   const gpu::DeviceGuard guard(*device_);
   const gpu::Note* const mirrors = look_at_mirrors(deadline);
@@ -107,8 +107,8 @@ void SlotClaim::forget_taken(const Deadline& deadline) {
   if (found > 0) wait(deadline);
 }
 
-// Of each slot the tag of the note that kernels have taken, 0: none. What lies on the board is
-// looked at before: its mirror was put ahead of it, and is there by the time that a copy takes.
+// For each slot the tag of the note that kernels have taken, 0: none. Reads the board first: a
+// note's mirror is written before its slot, so a later copy includes it.
 std::vector<std::uint32_t> SlotClaim::find_taken(const Deadline& deadline) {
   const BoardPages& pages = board_->board().pages();
   std::vector<gpu::Note> notes(count());

@@ -1,5 +1,5 @@
-// Slots of this Endpoint's board that kernels of the program wait on: what GPUs put there is for
-// them, as long as the claim stands, and not for the CPU.
+// Slots of this Endpoint's board that the program's kernels wait on: while the claim exists, notes
+// of GPUs belong to the kernels, not to the CPU.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace zerohop::engine {
 
 class SlotClaim {
  public:
-  // Throws RouteUnavailable, CudaError, TransferTimeout (the GPU is kept busy).
+  // Throws RouteUnavailable, CudaError, TransferTimeout (the GPU stays busy).
   SlotClaim(std::shared_ptr<GpuBoard> board, std::shared_ptr<const gpu::Device> device,
             std::uint32_t first, std::uint32_t count, const Deadline& deadline);
-  // What kernels have not taken is for the CPU again. The kernels that use the slots must have
-  // ended; may wait for others, so on a thread apart.
+  // What kernels have not taken belongs to the CPU again. The kernels that use the slots must have
+  // ended; may block, so destroy it on a separate thread.
   ~SlotClaim();
   SlotClaim(const SlotClaim&) = delete;
   SlotClaim& operator=(const SlotClaim&) = delete;
@@ -32,7 +32,7 @@ class SlotClaim {
  private:
   void begin_waits();
   void end_waits(const std::vector<std::uint32_t>& tags) noexcept;
-  // The mirrors of the slots, as they are now, in pinned memory.
+  // A snapshot of the slots' mirrors, in pinned memory.
   const gpu::Note* look_at_mirrors(const Deadline& deadline);
   void forget_taken(const Deadline& deadline);
   std::vector<std::uint32_t> find_taken(const Deadline& deadline);
@@ -43,9 +43,9 @@ class SlotClaim {
   const unsigned generation_;  // of the process (fork)
   const std::uint32_t first_;
   GpuBoard::Reached reached_;
-  std::vector<GpuNotes::Tags> taken_;  // by the CPU, before the claim; of each slot
+  std::vector<GpuNotes::Tags> taken_;  // by the CPU, per slot, before the claim
   std::shared_ptr<const gpu::Kernels> kernels_;
-  gpu::PinnedPages copies_;  // of the mirrors; and behind them a list of those to be forgotten
+  gpu::PinnedPages copies_;  // of the mirrors; followed by a list of those to forget
   gpu::Stream stream_;
 };
 

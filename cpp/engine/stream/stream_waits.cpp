@@ -20,9 +20,9 @@ namespace {
 
 using gpu::StreamWaiter;
 
-// To look costs calls of the driver, for which who posts may have to wait.
+// Polling costs driver calls, which may delay posting threads.
 constexpr std::chrono::microseconds kBetweenLooks{20};
-constexpr std::chrono::milliseconds kBetweenCares{1};  // whether waits are in vain
+constexpr std::chrono::milliseconds kBetweenCares{1};  // checks for waits that are in vain
 constexpr Deadline::Seconds kToSee{5e-3};              // that a wait has ended: two slices of a GPU
 
 std::uint64_t to_nanoseconds(double seconds) {
@@ -53,13 +53,14 @@ StreamWaits::~StreamWaits() {
   entries_.splice(entries_.end(), arrivals_);
   if (entries_.empty()) return;
   for (Entry& entry : entries_) {
-    if (generation_ != fork_generation()) break;  // the parent's, and its waiters'
-    entry.transfer->fail({.message = "the Endpoint was closed before a stream of the program came "
-                                     "to wait for " +
-                                     awaited(entry)});
+    if (generation_ != fork_generation()) break;  // belongs to the parent, as do its waiters
+    entry.transfer->fail(
+        {.message = "the Endpoint was closed before a stream of the program reached "
+                    "its wait for " +
+                    awaited(entry)});
     entry.transfer->drop();
   }
-  new auto(std::move(entries_));  // CUDA does not survive fork(), nor end what hangs
+  new auto(std::move(entries_));  // leak: after fork(), or a hung wait still uses it
   new auto(std::move(waiters_));
 }
 
@@ -80,7 +81,7 @@ std::shared_ptr<Transfer> StreamWaits::notification(const Stream& stream, std::u
                [&](Entry& taken) { return wait_for_slot(taken, stream, slot, reset); });
 }
 
-// The notes that come from now on are for the stream, until leave_slot().
+// From now on notes in the slot belong to the stream, until leave_slot().
 gpu::Wait StreamWaits::wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot,
                                      bool reset) {
   const GpuBoard::Reached board = host_.board->reach(stream.device);
@@ -130,7 +131,7 @@ std::shared_ptr<Transfer> StreamWaits::wait_for_transfer(Entry&& entry, const St
   entry.seconds = stream.seconds;
   return begin(std::move(entry), stream, [&](Entry& taken) {
     gpu::Wait wait{.awaited = gpu::Awaited::number};
-    if (const auto& mark = taken.first->mark()) {  // the GPU itself tells when
+    if (const auto& mark = taken.first->mark()) {  // the GPU itself signals the end
       wait.word = mark->word;
       wait.number = mark->number;
       taken.kept.push_back(mark->owner);
@@ -194,7 +195,7 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
 void StreamWaits::poll() noexcept {
   std::unique_lock lock(polling_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  take_arrivals(std::unique_lock(mutex_, std::try_to_lock));  // waits for nobody
+  take_arrivals(std::unique_lock(mutex_, std::try_to_lock));  // never blocks
   const auto now = Clock::now();
   if (entries_.empty() || now - looked_ < kBetweenLooks) return;
   looked_ = now;
@@ -206,8 +207,8 @@ void StreamWaits::poll() noexcept {
   have_looked();
 }
 
-// By the thread for calls of drivers, as this one may stand for as long as the GPU works: while a
-// kernel is loaded, or memory is freed. Whoever polls has signs of life to give.
+// On the driver thread, as this may block for as long as the GPU works: while a kernel is loaded,
+// or memory is freed. The polling thread must keep sending heartbeats.
 void StreamWaits::have_looked() noexcept {
   if (looking_.exchange(true)) return;
   struct Look {
@@ -221,7 +222,7 @@ void StreamWaits::have_looked() noexcept {
     Executor::Work work = [look] {
       if (const auto waits = look->of.lock()) waits->look_at_all();
     };
-    if (!host_.drivers || !host_.drivers->run(work)) work();  // it is closed
+    if (!host_.drivers || !host_.drivers->run(work)) work();  // closed: run it here
   } catch (const std::bad_alloc&) {
     looking_.store(false);
   }
@@ -242,7 +243,7 @@ void StreamWaits::look_at_all() noexcept try {
     look(*waiter, now);
   }
 } catch (const std::bad_alloc&) {
-  return;  // the next look finds what there is
+  return;  // the next poll finds what there is
 }
 
 bool StreamWaits::has_entries_of(const StreamWaiter& waiter) const noexcept {
@@ -259,7 +260,7 @@ void StreamWaits::take_arrivals(const std::unique_lock<Mutex<Rank::stream_waits>
   entries_.splice(entries_.end(), arrivals_);
 }
 
-// Ends the entries of which is_over(Entry&), having ended their transfers, says so.
+// Removes the entries for which is_over(Entry&) returns true; it has ended their transfers.
 template <typename IsOver>
 void StreamWaits::end_those(IsOver is_over) noexcept {
   for (auto place = entries_.begin(); place != entries_.end();) {
@@ -273,7 +274,7 @@ void StreamWaits::end_those(IsOver is_over) noexcept {
   }
 }
 
-// now: what refresh() has answered.
+// now: the result of refresh().
 void StreamWaits::look(StreamWaiter& waiter, driver::CudaResult now) noexcept {
   end_those([&](Entry& entry) {
     if (entry.waiter.get() != &waiter) return false;
@@ -281,7 +282,7 @@ void StreamWaits::look(StreamWaiter& waiter, driver::CudaResult now) noexcept {
     if (now == driver::kCudaSuccess) {
       if (result.outcome == gpu::kWaiting) return false;
       end(entry, result);
-    } else {  // nobody knows what the GPU still does: its place and what it uses stay
+    } else {  // unknown what the GPU still does: leak the place and what it uses
       waiter.leave_behind();
       for (auto& kept : entry.kept) gpu::keep_for_good(std::move(kept));
       leave_slot(entry, 0);
@@ -318,7 +319,7 @@ void StreamWaits::end(Entry& entry, const StreamWaiter::Result& result) noexcept
 
 Failure StreamWaits::why_in_vain(const Entry& entry,
                                  const StreamWaiter::Result& result) const noexcept try {
-  const std::string goes_on = "; it goes on without, and so does what it was given behind";
+  const std::string goes_on = "; it continues without it, and so does the work behind it";
   const std::string stream = "a stream of " + entry.waiter->device()->facts().device_name() +
                              " waited for " + awaited(entry);
   if (result.outcome == gpu::kTimedOut) {
@@ -326,7 +327,7 @@ Failure StreamWaits::why_in_vain(const Entry& entry,
         .kind = Failure::Kind::timeout,
         .message =
             stream + ", which did not come in " + seconds_text(entry.seconds) + goes_on +
-            ". If the program stood still meanwhile: CUDA loads a kernel at its first launch, and "
+            ". If the program was blocked meanwhile: CUDA loads a kernel at its first launch, and "
             "waits "
             "for all streams to do so (set CUDA_MODULE_LOADING=EAGER, or launch it once before)"};
   }
@@ -335,10 +336,11 @@ Failure StreamWaits::why_in_vain(const Entry& entry,
           .message = stream + " in vain: " + (alone ? *entry.given_up : "the Endpoint was closed") +
                      goes_on};
 } catch (const std::bad_alloc&) {
-  return {.message = "out of memory"};  // short enough to need none
+  return {.message = "out of memory"};  // short enough to need no allocation
 }
 
-// Said aloud, too: the program's stream works on with what has not come, and nobody may ask.
+// Also reported: the program's stream continues without the data, and nobody may check the
+// Transfer.
 void StreamWaits::fail(Entry& entry, Failure failure) noexcept {
   if (!closed_) report(failure.message);
   entry.transfer->fail(std::move(failure));

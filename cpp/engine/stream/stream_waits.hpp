@@ -1,5 +1,5 @@
-// What streams of the program wait for: notifications, and transfers. A wait ends in any case, by
-// its own bound on the GPU, or because the CPU says that there is no use.
+// Waits of program streams: for notifications, and for transfers. Every wait ends, by its own bound
+// on the GPU, or because the CPU cancels it.
 #pragma once
 
 #include <atomic>
@@ -29,33 +29,32 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   struct Host {
     std::shared_ptr<Poller> poller;
     std::shared_ptr<GpuBoard> board;
-    std::shared_ptr<Executor> drivers;                  // asks the driver; null: whoever polls does
-    std::function<void()> look;                         // has the progress thread poll
-    std::function<std::optional<std::string>()> alone;  // why no notification will come any more
+    std::shared_ptr<Executor> drivers;                  // null: the polling thread calls the driver
+    std::function<void()> look;                         // makes the progress thread poll
+    std::function<std::optional<std::string>()> alone;  // why no notification will arrive any more
   };
   explicit StreamWaits(Host host);
-  ~StreamWaits() override;  // what streams still wait for is left behind
+  ~StreamWaits() override;  // leaks unfinished waits
   StreamWaits(const StreamWaits&) = delete;
   StreamWaits& operator=(const StreamWaits&) = delete;
 
   struct Stream {
     std::shared_ptr<const gpu::Device> device = nullptr;
     driver::CudaStream handle = nullptr;
-    double seconds = 0;  // the wait takes at most, counted from when the stream gets there
+    double seconds = 0;  // bound of the wait, from when the stream reaches it
   };
-  // Each puts a wait into the stream, and returns a Transfer that ends with it: done when the
-  // stream goes on, failed when what it waited for has not come. Throws RouteUnavailable,
-  // CudaError.
+  // Each enqueues a wait, and returns a Transfer that ends with it: done when the stream continues,
+  // failed when what it waited for has not arrived. Throws RouteUnavailable, CudaError.
   std::shared_ptr<Transfer> notification(const Stream& stream, std::uint32_t slot, bool reset);
   std::shared_ptr<Transfer> transfer(const Stream& stream, const std::shared_ptr<Transfer>& first);
-  // The slot of a notification that the stream waits for. What has come is seen a moment later, for
-  // which this waits.
+  // The slot of a notification that the stream waits for. The CPU sees an arrival slightly later,
+  // so this waits a moment.
   std::optional<std::uint32_t> awaited(driver::CudaStream stream);
 
   bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
 
-  // The Endpoint is closed: all waits end now.
+  // The Endpoint is closed: ends all waits now.
   void give_up() noexcept;
 
  private:
@@ -65,14 +64,14 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
     std::shared_ptr<gpu::StreamWaiter> waiter;
     gpu::StreamWaiter::Place place = 0;
     std::shared_ptr<Transfer> transfer = nullptr;
-    std::shared_ptr<Transfer> first = nullptr;  // is waited for; null: a notification
+    std::shared_ptr<Transfer> first = nullptr;  // the awaited transfer; null: a notification
     double seconds = 0;
     driver::CudaStream stream = nullptr;
-    bool holds = false;                                  // the stream, for who asked for `first`
-    std::optional<std::uint32_t> slot = {};              // whose notes are for it
-    bool resets = false;                                 // the slot
+    bool holds = false;                                  // the stream, for the caller of `first`
+    std::optional<std::uint32_t> slot = {};              // whose notes belong to it
+    bool resets = false;                                 // clears the slot
     std::vector<std::shared_ptr<const void>> kept = {};  // until the wait has ended
-    std::optional<std::string> given_up = {};            // why
+    std::optional<std::string> given_up = {};            // why it was cancelled
   };
 
   std::shared_ptr<gpu::StreamWaiter> waiter_of(const std::shared_ptr<const gpu::Device>& device);
@@ -80,11 +79,11 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   gpu::Wait wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot, bool reset);
   void leave_slot(const Entry& entry, std::uint32_t tag) noexcept;
   static std::string awaited(const Entry& entry);
-  // make_wait(Entry&) -> gpu::Wait, but for its bound.
+  // make_wait(Entry&) -> gpu::Wait, without its bound.
   std::shared_ptr<Transfer> wait_for_transfer(Entry&& entry, const Stream& stream);
   template <typename MakeWait>
   std::shared_ptr<Transfer> begin(Entry&& entry, const Stream& stream, MakeWait make_wait);
-  // By who polls:
+  // For the polling thread:
   void take_arrivals(const std::unique_lock<Mutex<Rank::stream_waits>>& lock);
   bool has_entries_of(const gpu::StreamWaiter& waiter) const noexcept;
   void have_looked() noexcept;
@@ -102,23 +101,23 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   std::atomic<bool> polled_{false};
   std::atomic<bool> closed_{false};
   std::atomic<int> pending_{0};
-  std::atomic<bool> looking_{false};  // some thread is, or is about to
+  std::atomic<bool> looking_{false};  // a thread is polling, or is about to
 
   Mutex<Rank::stream_waits>
-      mutex_;  // held shortly, but for the first wait on a GPU; guards the next
+      mutex_;  // held briefly, except for the first wait on a GPU; guards the next
   std::map<int, std::shared_ptr<gpu::StreamWaiter>> waiters_;            // by ordinal
   std::map<std::pair<int, bool>, std::shared_ptr<const Route>> routes_;  // by ordinal, of_transfer
   std::list<Entry> arrivals_;
 
-  Mutex<Rank::stream_waits_polling> polling_;  // held by who polls; guards the next
+  Mutex<Rank::stream_waits_polling> polling_;  // held while polling; guards the next
   std::list<Entry> entries_;
-  std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // all that any entry was ever of
+  std::vector<std::shared_ptr<gpu::StreamWaiter>> watched_;  // of all entries ever
   Clock::time_point looked_{};
   Clock::time_point looked_after_{};
 };
 
-// Holds a stream until a transfer is done that is put into it meanwhile. The place among the waits
-// is taken ahead: what could be refused is refused before anything moves.
+// Holds a stream until a transfer, started afterwards, is done. The place for the wait is reserved
+// first: a refusal then comes before anything moves.
 class StreamHold {
  public:
   // Throws RouteUnavailable, CudaError, Error (too many streams wait).
@@ -127,7 +126,8 @@ class StreamHold {
   StreamHold(const StreamHold&) = delete;
   StreamHold& operator=(const StreamHold&) = delete;
 
-  // From here on. The transfer's failure is for who asked for it. Throws CudaError. Once.
+  // Enqueues the wait. The transfer's failure is reported to its own caller. Throws CudaError. Call
+  // once.
   void until(const std::shared_ptr<Transfer>& transfer);
 
  private:

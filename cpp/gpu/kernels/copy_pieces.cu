@@ -1,11 +1,11 @@
-// Many copies in one launch: a warp makes one piece.
+// Many copies in one launch: each warp copies one piece.
 #include "gpu/kernels/copy.cuh"
 #include "gpu/kernels/words.cuh"
 
 using zerohop::gpu::CopyPiece;
 using zerohop::gpu::kWarp;
 
-// The list may lie in pinned host memory: a warp reads 24 bytes of it for a piece.
+// The list may lie in pinned host memory: a warp reads 24 bytes of it per piece.
 // tail.done 0: another launch of the same transfer follows.
 extern "C" __global__ void __launch_bounds__(zerohop::gpu::kMostThreads)
     zerohop_copy_pieces(const CopyPiece* pieces, unsigned count, zerohop::gpu::Tail tail) {

@@ -1,4 +1,4 @@
-// A few ranges in one launch, each shared among the warps; of none, the tail alone.
+// A few ranges in one launch, each divided among the warps; without ranges, only the tail.
 #include "gpu/kernels/copy.cuh"
 #include "gpu/kernels/words.cuh"
 

@@ -1,10 +1,10 @@
-// Notes that the CPU has taken already are taken out of their mirrors, before kernels of the
-// program wait there.
+// Removes notes that the CPU has consumed already from their mirrors, before kernels of the program
+// wait there.
 #include "gpu/tail.hpp"
 
 using zerohop::gpu::Note;
 
-// One that came since then stays.
+// A note that arrived since then stays.
 extern "C" __global__ void zerohop_forget_notes(Note* notes, const zerohop::gpu::NoteAt* forgotten,
                                                 unsigned count) {
   const unsigned i = blockIdx.x * blockDim.x + threadIdx.x;

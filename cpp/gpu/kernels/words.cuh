@@ -1,4 +1,4 @@
-// The words by which launches of this library tell that they are done, and what of.
+// The words by which launches of this library report what is done.
 #pragma once
 
 #include "gpu/tail.hpp"
@@ -19,19 +19,19 @@ __device__ inline void put_end(std::uint64_t word, const WaitEnd& end) {
       : "memory");
 }
 
-// Of each tail: how many blocks are done. As the module is loaded: 0, and so each launch leaves it.
+// For each tail, the number of finished blocks. 0 at load time, and each launch resets it to 0.
 __device__ std::uint32_t blocks_done[kTails];
 
-// By all threads, first: a launch that overlaps the end of the one before it (a programmatic
-// dependent launch) waits here until that one is done and its writes are seen.
+// Called first, by all threads. A launch that overlaps the end of the previous one (a programmatic
+// dependent launch) waits here until that one is done and its writes are visible.
 __device__ inline void begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 
-// By all threads of all blocks, behind their copies, which the barrier puts before the fence of
-// each block, the counter before that of the last: fences are cumulative.
+// Called by all threads of all blocks after their copies. The barrier orders those before each
+// block's fence, and the counter orders them before the last block's: fences are cumulative.
 __device__ inline void finish(const Tail& tail) {
   __syncthreads();
   if (threadIdx.x != 0) return;
@@ -39,7 +39,7 @@ __device__ inline void finish(const Tail& tail) {
     fence_gpu();
     std::uint32_t& done = blocks_done[tail.place];
     if (atomicAdd(&done, 1) != gridDim.x - 1) return;
-    done = 0;  // for the next launch that has this place
+    done = 0;  // for the next launch that uses this place
   }
   if (tail.replaced != 0) put_word(tail.replaced, std::uint32_t{0});
   fence_system();

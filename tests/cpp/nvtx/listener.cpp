@@ -1,5 +1,5 @@
-// A tool for NVTX, as Nsight Systems is one: exports what NVTX calls once it has loaded the
-// library, and puts its own functions into the table that it is given.
+// An NVTX tool, like Nsight Systems: exports the functions that NVTX calls after loading the
+// library, and puts its own functions into the table that it receives.
 #include "nvtx/listener.hpp"
 
 #include <nvtx3/nvToolsExt.h>
@@ -11,7 +11,7 @@
 namespace zerohop::testing {
 namespace {
 
-std::atomic<bool> gone{false};  // is there to the last
+std::atomic<bool> gone{false};  // lives until process exit
 
 struct Listener {
   std::mutex mutex;

@@ -1,4 +1,4 @@
-// What a library that NVTX loads as its tool (listener.cpp) tells the test that runs with it.
+// What the library that NVTX loads as its tool (listener.cpp) passes to the test.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct NvtxRange {
 // Exported as "nvtx_ranges".
 using NvtxRanges = void(std::vector<NvtxRange>& ranges);
 
-// With this status the process ends when it calls the tool behind the tool's own end.
+// The process exits with this status if it calls the tool after the tool's destruction.
 constexpr int kCalledTooLate = 97;
 
 }  // namespace zerohop::testing
