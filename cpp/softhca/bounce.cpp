@@ -1,6 +1,7 @@
 #include "softhca/bounce.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <span>
 
 namespace zerohop::softhca {
@@ -17,7 +18,8 @@ bool Bounce::take_lane(const std::shared_ptr<driver::Copier>& copier) noexcept {
   if (lane_ != nullptr && copier_ == copier) return true;
   if (count_ > 0) return false;  // the vector has parts in the present lane
   drain();
-  if (error_ != 0 || !works(copier->take(lane_))) return false;
+  if (error_ != 0 || !works(inwards_.take() ? 0 : ENOMEM)) return false;
+  if (!works(copier->take(lane_))) return false;
   copier_ = copier;
   chunk_ = 0;
   used_ = 0;
@@ -66,7 +68,7 @@ std::byte* Bounce::reserve(const Place& place, std::size_t& nbytes, std::size_t 
     started_ = true;
     if (!works(lane_->start_to_host(host, device, nbytes))) return nullptr;
   } else {
-    pieces_[count_] = {host, device, nbytes, at};
+    inwards_->pieces[count_] = {host, device, nbytes, at};
   }
   ++count_;
   used_ += nbytes;
@@ -87,8 +89,8 @@ std::size_t Bounce::ready(std::size_t parts) noexcept {
 
 void Bounce::land(std::size_t nbytes, Pins& pins) noexcept {
   if (count_ == 0) return;
-  used_ = static_cast<std::size_t>(pieces_[0].host - lane_->chunk(chunk_));
-  for (const Piece& piece : std::span(pieces_).first(count_)) {
+  used_ = static_cast<std::size_t>(inwards_->pieces[0].host - lane_->chunk(chunk_));
+  for (const Piece& piece : std::span(inwards_->pieces).first(count_)) {
     if (piece.at >= nbytes || error_ != 0) break;
     const std::size_t step = std::min(piece.nbytes, nbytes - piece.at);
     started_ = true;
@@ -96,7 +98,7 @@ void Bounce::land(std::size_t nbytes, Pins& pins) noexcept {
     used_ = static_cast<std::size_t>(piece.host - lane_->chunk(chunk_)) + step;
   }
   count_ = 0;
-  if (started_ && !pins_.adopt(pins))
+  if (started_ && !inwards_->pins.adopt(pins))
     drain();  // no room for more: then nothing runs that would need them
 }
 
@@ -110,7 +112,8 @@ void Bounce::drain() noexcept {
   copier_->give_back(*lane_);
   lane_ = nullptr;
   copier_.reset();
-  pins_.release();
+  inwards_->pins.release();
+  inwards_.give_back();
 }
 
 int Bounce::settle() noexcept {

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "driver/copier.hpp"
+#include "softhca/borrowed.hpp"
 #include "softhca/memory_table.hpp"
 
 namespace zerohop::softhca {
@@ -78,8 +79,11 @@ class Bounce {
   std::array<std::size_t, kChunks> end_{};  // outwards: the part at which the chunk ends
   unsigned ready_ = 0;                      // outwards: chunks that ready() has waited for
   std::size_t count_ = 0;                   // pieces of the vector
-  std::array<Piece, 64> pieces_;            // inwards: the first count_ are set
-  Pins pins_;                               // of what is copied inwards
+  struct Inwards {
+    std::array<Piece, 64> pieces;  // of the vector: the first count_ are set
+    Pins pins;                     // of what is copied
+  };
+  Borrowed<Inwards> inwards_;
 };
 
 }  // namespace zerohop::softhca

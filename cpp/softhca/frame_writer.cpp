@@ -13,6 +13,11 @@ namespace {
 
 constexpr int kFramesAtOnce = 4;  // then the caller gets its thread back; others continue
 
+bool has_something_to_say(const QueuePair& qp, bool acknowledge) {
+  return qp.requester.has_work() || qp.responder.has_answers() ||
+         (acknowledge && qp.responder.owes_acknowledgement());
+}
+
 }  // namespace
 
 std::byte* FrameWriter::put(const wire::Packet& packet, std::size_t extra_nbytes) noexcept {
@@ -75,7 +80,9 @@ FrameWriter::Io FrameWriter::flush(QueuePair& qp, bool acknowledge) noexcept {
     if (qp.faulty && qp.faulty->holds()) {
       if (const Io result = send_faulty(qp); result != Io::done) return result;
     }
-    if (idle() && !build(qp, acknowledge)) return Io::done;
+    if (idle() && !(has_something_to_say(qp, acknowledge) && build(qp, acknowledge))) {
+      return Io::done;
+    }
     const Io result = send(qp);
     if (result != Io::done) return result;
     finish();

@@ -39,7 +39,7 @@ struct SendEntry {
 };
 
 // Entries are named by the number of their request: head() is the oldest that is not complete. The
-// memory for them comes in blocks, as they are needed.
+// memory for them comes in blocks as they are needed, and goes when they are complete.
 class SendQueue : public Ring {
  public:
   SendQueue(std::uint32_t depth, std::uint32_t most_sge, std::uint32_t most_inline)
@@ -51,9 +51,19 @@ class SendQueue : public Ring {
 
   // For the entry at tail(). False: there is no memory.
   bool make_room() noexcept { return make_room(blocks_[place(tail()) / kBlock]); }
-  // For all entries.
+  // For all entries, for good.
   bool reserve() noexcept {
-    return std::ranges::all_of(blocks_, [this](Block& block) { return make_room(block); });
+    reserved_ = std::ranges::all_of(blocks_, [this](Block& block) { return make_room(block); });
+    return reserved_;
+  }
+  void pop() noexcept {
+    const std::size_t left = place(head());
+    Ring::pop();
+    // Not while the newest entries lie in the same block, once around the ring.
+    const bool unused = count() + kBlock <= places();
+    if (!reserved_ && unused && place(head()) / kBlock != left / kBlock) {
+      spare_ = std::move(blocks_[left / kBlock]);
+    }
   }
   SendEntry& at(std::uint32_t number) noexcept {
     return *reinterpret_cast<SendEntry*>(bytes_of(number));
@@ -67,9 +77,10 @@ class SendQueue : public Ring {
 
  private:
   using Block = std::unique_ptr<std::byte[]>;
-  static constexpr std::size_t kBlock = 8;  // entries
+  static constexpr std::size_t kBlock = 4;  // entries
 
   bool make_room(Block& block) noexcept {
+    if (!block) block = std::move(spare_);
     if (!block) block.reset(new (std::nothrow) std::byte[kBlock * stride_]);
     return block != nullptr;
   }
@@ -84,6 +95,8 @@ class SendQueue : public Ring {
   const std::uint32_t most_inline_;
   const std::size_t stride_;  // bytes of an entry, with its elements and inline data
   std::vector<Block> blocks_;
+  Block spare_;
+  bool reserved_ = false;
 };
 
 static_assert(std::is_trivially_copyable_v<SendEntry> && sizeof(SendEntry) % alignof(ibv_sge) == 0);

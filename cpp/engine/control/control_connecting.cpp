@@ -291,7 +291,7 @@ void Control::establish(Link& link) {
     lonely_->store(0);
     if (!link.dialled && !dials_.contains(id)) accepted_.push_back(link.peer);
   }
-  for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
+  for (RailIndex rail = 0; rail < link.rails.size(); ++rail) {
     if (link.rails[rail].repair_wanted) repair(link.peer, rail);
   }
   log(Level::info, "connection", [&] {

@@ -58,6 +58,7 @@ void Control::watch_listener(bool watched) noexcept {
 
 Link& Control::add_link(std::unique_ptr<Channel> channel) {
   auto link = std::make_shared<Link>();
+  link->rails.resize(rails_.size());
   link->channel = std::move(channel);
   const int fd = link->channel->fd();
   progress_->watch(fd, EPOLLIN, [this, link](std::uint32_t) { on_ready(link); });

@@ -1,12 +1,12 @@
 // The state of one control connection, from the first byte to the last.
 #pragma once
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "engine/channel/channel.hpp"
 #include "engine/channel/control_message.hpp"
@@ -42,7 +42,7 @@ struct Link : std::enable_shared_from_this<Link> {
   Clock::time_point heard = Clock::now();  // last sign of life from the peer
   Clock::time_point spoke = Clock::now();  // last sign of life to the peer
   std::uint64_t heartbeats = 0;
-  std::array<LinkRail, kMaxRails> rails;
+  std::vector<LinkRail> rails;  // those of this end
   // For kernels of the peer, by its request; null while they are being made.
   std::map<std::uint64_t, std::shared_ptr<const DirectTarget>> direct_targets;
 };

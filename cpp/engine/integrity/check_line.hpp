@@ -9,7 +9,7 @@
 
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <functional>
 #include <list>
 #include <memory>
@@ -124,7 +124,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
   Mutex<Rank::check_line> mutex_;  // guards all members below, and the Checks
   Line line_;
   std::vector<std::shared_ptr<Check>> ended_checks_;  // whose Transfers must be ended
-  std::deque<std::shared_ptr<Check>> to_ask_;
+  std::list<std::shared_ptr<Check>> to_ask_;
   std::unordered_map<std::uint64_t, std::shared_ptr<Question>> questions_;
   std::uint64_t last_request_ = 0;
   bool ended_ = false;

@@ -7,6 +7,9 @@
 namespace zerohop::engine {
 namespace {
 
+// Not std::has_single_bit: it calls a function where the compiler may not use POPCNT.
+bool is_single(RailMask mask) { return (mask & (mask - 1)) == 0; }
+
 // "rxe0, rxe1 and rxe2", "rxe0,rxe1,rxe2"
 std::string list_names(const Rails& rails, RailMask mask, const char* comma,
                        const char* last_comma) {
@@ -34,7 +37,7 @@ Routes::Routes(const Rails& rails, std::shared_ptr<RouteBook> book)
 }
 
 Routes::RoutePtr Routes::over(Kind kind, RailMask mask) const {
-  if (std::has_single_bit(mask)) {
+  if (is_single(mask)) {
     return single_[static_cast<std::size_t>(kind)]
                   [static_cast<std::size_t>(std::countr_zero(mask))];
   }
@@ -45,7 +48,7 @@ Routes::RoutePtr Routes::over(Kind kind, RailMask mask) const {
 }
 
 Routes::RoutePtr Routes::make(Kind kind, RailMask mask) const {
-  const bool one = std::has_single_bit(mask);
+  const bool one = is_single(mask);
   const Rail& first = *rails_[static_cast<std::size_t>(std::countr_zero(mask))];
   const std::string names = list_names(rails_, mask, ", ", " and ");
   const std::string act = one ? " reads and writes" : " read and write";

@@ -34,7 +34,7 @@ struct TransferOptions {
   // notification itself, it is refused.
   bool compared = false;
   bool in_turn = false;  // all that it is to follow is done: no other copy is waited for
-  // Only if it is a copy of a few bytes, by the caller, that waits for nothing: else null.
+  // Only if it is of a few bytes, and the call waits for nothing: else null.
   bool briefly = false;
 
   bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }

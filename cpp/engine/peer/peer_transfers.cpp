@@ -64,11 +64,11 @@ void Peer::note_fall(const std::string& reason) noexcept {
 
 Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                             const TransferOptions& options) {
-  if (options.briefly && !(neighbour() && is_brief(pairs) && options.may_be_p2p())) return nullptr;
+  if (options.briefly && !is_brief(pairs)) return nullptr;
   check_call(options);
   try {
-    if (options.briefly) return transfer_at_once(opcode, pairs, options);
     if (options.may_be_p2p() && (neighbour() || !options.require.empty())) {
+      if (options.briefly) return neighbour() ? transfer_at_once(opcode, pairs, options) : nullptr;
       if (auto done = transfer_at_once(opcode, pairs, options)) return done;
       std::string reason;
       auto copying = touch_gpus(pairs) ? gpu_->copy(opcode, pairs, options, reason)
@@ -79,9 +79,10 @@ Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
     const auto alone = [&] {
       return !local_->copies_queued() && !gpu_->pending() && !staged_->pending();
     };
-    if (pairs.size() == 1 && alone()) {
-      if (auto posted = devices_->post_at_once(opcode, pairs.front(), options)) return posted;
+    if (pairs.size() <= 1 && alone()) {
+      if (auto posted = devices_->post_at_once(opcode, pairs, options)) return posted;
     }
+    if (options.briefly) return nullptr;
     return transfer_by_devices(opcode, pairs, options);
   } catch (const std::invalid_argument&) {
     name_wrong_pair(opcode, pairs);

@@ -128,23 +128,32 @@ Transferring DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   return transfer;
 }
 
-Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, const Pair& pair,
+// Of one pair, or a notification alone.
+Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                       const TransferOptions& options) {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&
                         !options.visible && rails_->count() == 1;
-  if (!is_plain || !local.on_host() || remote.device != "cpu" || remote.staged()) return nullptr;
-  state_->check(pair, needed_by(opcode));
-  const Run run = single_run(pair);
-  if (run.nbytes == 0) return nullptr;
+  if (!is_plain || (pairs.empty() && !options.notify)) return nullptr;
+  VerbsPath::Range range{.opcode = opcode};
+  std::shared_ptr<const Pinned> pinned;
+  if (!pairs.empty()) {
+    const Pair& pair = pairs.front();
+    const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+    if (!local.on_host() || remote.device != "cpu" || remote.staged()) return nullptr;
+    state_->check(pair, needed_by(opcode));
+    range.run = single_run(pair);
+    if (range.run.nbytes == 0) return nullptr;
+    pinned = local.pinned();
+    range.lkey = pinned->lkey(0);
+    range.rkey = remote.rkeys[0];
+  }
   auto transfer =
-      std::make_shared<Transfer>(poller_, run.nbytes, routes_.over(Routes::Kind::host, 1));
-  auto pinned = local.pinned();
-  const VerbsPath::Range range{opcode, run, pinned->lkey(0), remote.rkeys[0]};
-  transfer->keep(std::move(pinned));
+      std::make_shared<Transfer>(poller_, range.run.nbytes, routes_.over(Routes::Kind::host, 1));
+  if (pinned) transfer->keep(std::move(pinned));
   std::optional<Message> message;
   if (options.notify) message = notify_message(*options.notify);
-  return rails_->path(0)->submit_at_once(transfer, range, message) ? transfer : nullptr;
+  const bool posted = rails_->path(0)->submit_at_once(transfer, range, message, options.briefly);
+  return posted ? transfer : nullptr;
 }
 
 Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair> pairs,

@@ -23,7 +23,7 @@ struct PostedChain {
 
 class SendQueue {
  public:
-  explicit SendQueue(std::uint32_t depth) : depth_(depth) { ring_.reserve(depth); }
+  explicit SendQueue(std::uint32_t depth) : depth_(depth), ring_(kFirst) {}
 
   std::uint32_t depth() const noexcept { return depth_; }
   std::uint32_t room() const noexcept { return depth_ - requests_; }
@@ -35,21 +35,18 @@ class SendQueue {
     return static_cast<std::uint32_t>(ticket % depth_);
   }
 
-  // Not when room() is less than the requests of the chain.
-  void push(PostedChain&& chain) noexcept {
+  // Not when room() is less than the requests of the chain. Throws bad_alloc.
+  void push(PostedChain&& chain) {
+    if (tail_ - head_ == ring_.size()) grow();
     requests_ += chain.requests;
-    if (ring_.size() < depth_) {
-      ring_.push_back(std::move(chain));
-    } else {
-      ring_[index(tail_)] = std::move(chain);
-    }
+    at(tail_) = std::move(chain);
     ++tail_;
   }
 
   // The job ends with the newest entry. False: there is none.
   bool end_job(std::uint64_t number) noexcept {
     if (empty()) return false;
-    ring_[index(tail_ - 1)].job = number;
+    at(tail_ - 1).job = number;
     return true;
   }
 
@@ -57,7 +54,7 @@ class SendQueue {
   bool pop_until(std::uint64_t last, PostedChain& chain, std::uint64_t& ticket) noexcept {
     if (empty() || head_ > last) return false;
     ticket = head_;
-    chain = std::move(ring_[index(head_++)]);
+    chain = std::move(at(head_++));
     requests_ -= chain.requests;
     return true;
   }
@@ -67,11 +64,22 @@ class SendQueue {
   }
 
  private:
+  static constexpr std::size_t kFirst = 8;  // a power of two
+
+  PostedChain& at(std::uint64_t ticket) noexcept { return ring_[ticket & (ring_.size() - 1)]; }
+  // Seldom: twice the size each time, and a chain is one request at least.
+  void grow() {
+    std::vector<PostedChain> larger(2 * ring_.size());
+    for (std::uint64_t i = head_; i != tail_; ++i) {
+      larger[i & (larger.size() - 1)] = std::move(at(i));
+    }
+    ring_ = std::move(larger);
+  }
+
   std::uint32_t depth_;
   std::uint32_t requests_ = 0;
   std::uint64_t head_ = 0;  // tickets: ever rising
   std::uint64_t tail_ = 0;
-  // Grows to depth_ in memory that was reserved, of which an idle queue has touched none.
   std::vector<PostedChain> ring_;
 };
 

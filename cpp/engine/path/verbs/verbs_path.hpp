@@ -10,7 +10,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -96,17 +96,17 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // many jobs wait already, so does the caller, until `deadline` at most. Throws the close()
   // reason.
   void submit(Job&& job, const Deadline& deadline);
-  // One range of host memory, moved by one request, and a message behind it: posted at once,
-  // without a Job.
-  // False: there is no room, or others wait; nothing was done.
+  // At most one range of host memory, moved by one request, and a message behind it: posted at
+  // once, without a Job. False: there is no room, or others wait; nothing was done. briefly: false
+  // as well while another thread has the lock.
   struct Range {
     ibv_wr_opcode opcode;  // as of a Job
-    Run run;               // a: local
-    std::uint32_t lkey;
-    std::uint32_t rkey;
+    Run run{};             // a: local; nbytes 0: there is none
+    std::uint32_t lkey = 0;
+    std::uint32_t rkey = 0;
   };
   bool submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
-                      const std::optional<Message>& message);
+                      const std::optional<Message>& message, bool briefly);
   // As submit(), of a job that is but a message: it takes the rail of messages, and follows what
   // the others move.
   void submit_message(Job&& job, const Deadline& deadline);
@@ -236,7 +236,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   JobLimits limits_;
   std::uint32_t mtu_nbytes_ = 0;  // of a packet, as both ends agreed
   SendQueue send_queue_;
-  std::deque<Job> jobs_;
+  std::list<Job> jobs_;  // mostly empty, and takes no memory then
   std::atomic<std::size_t> jobs_waiting_{0};
   std::uint32_t epoch_ = 0;
   std::uint64_t last_job_ = 0;         // numbers of jobs: given so far,

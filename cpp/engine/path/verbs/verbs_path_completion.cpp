@@ -202,7 +202,7 @@ void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect
 }
 
 void VerbsPath::cut_off_jobs() {
-  std::deque<Job> jobs = std::exchange(jobs_, {});
+  std::list<Job> jobs = std::exchange(jobs_, {});
   jobs_waiting_.store(0);
   for (Job& job : jobs) {
     cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);

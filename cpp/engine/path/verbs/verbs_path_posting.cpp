@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/path/pair.hpp"
 #include "engine/path/verbs/verbs_path.hpp"
 
 namespace zerohop::engine {
@@ -30,25 +31,30 @@ void VerbsPath::submit(Job&& job, const Deadline& deadline) {
 }
 
 bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
-                               const std::optional<Message>& message) {
-  const std::lock_guard lock(group_->mutex);
+                               const std::optional<Message>& message, bool briefly) {
+  std::unique_lock lock(group_->mutex, std::defer_lock);
+  if (briefly && !lock.try_lock()) return false;
+  if (!briefly) lock.lock();
   const bool has_room = may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1;
   if (!has_room || range.run.nbytes > limits_.max_message) return false;
   if (message && !peer_takes_message()) return false;
+  const bool moves = range.run.nbytes > 0;
   const bool is_write = range.opcode == IBV_WR_RDMA_WRITE;
-  if (message) RouteStats::add(transfer->route().stats->notifications, 1);
-  transfer->count(is_write ? Operation::write : Operation::read, group_->peer_name);
+  count_begin(*transfer, range.opcode, moves, message.has_value(), group_->peer_name);
   stats_.count(range.opcode, range.run.nbytes);
   group_->stir();
   WorkChain chain(2, 1);
-  ibv_send_wr& request = chain.add(range.opcode);
-  request.wr.rdma.remote_addr = range.run.b_address;
-  request.wr.rdma.rkey = range.rkey;
-  chain.add_element(range.run.a_address, static_cast<std::uint32_t>(range.run.nbytes), range.lkey);
-  if (is_write && range.run.nbytes <= limits_.inline_bytes) {
-    request.send_flags |= IBV_SEND_INLINE;
+  if (moves) {
+    ibv_send_wr& request = chain.add(range.opcode);
+    request.wr.rdma.remote_addr = range.run.b_address;
+    request.wr.rdma.rkey = range.rkey;
+    chain.add_element(range.run.a_address, static_cast<std::uint32_t>(range.run.nbytes),
+                      range.lkey);
+    if (is_write && range.run.nbytes <= limits_.inline_bytes) {
+      request.send_flags |= IBV_SEND_INLINE;
+    }
+    if (is_write && !services_.rail->software()) bare_writes_ = true;
   }
-  if (is_write && !services_.rail->software()) bare_writes_ = true;
   PostedChain posted{.transfer = transfer, .job = ++last_job_};  // whose only hold that is now
   if (message) {
     add_message(chain, *message, {}, posted);
