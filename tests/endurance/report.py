@@ -34,14 +34,14 @@ def _this_machine() -> str:
 def kept(folder: Path, parts: set[str]) -> list[Row]:
     """The rows that the folder has of other parts."""
     path = folder / "results.json"
-    report = json.loads(path.read_text()) if path.exists() else {"rows": []}
-    one = {"machine": report["machine"]} if "machine" in report else {}  # of all rows, once
-    return [one | row for row in report["rows"] if row["part"] not in parts]
+    rows: list[Row] = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [row for row in rows if row["part"] not in parts]
 
 
 def write(folder: Path, rows: Sequence[Row]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "results.json").write_text(json.dumps({"rows": list(rows)}, indent=1) + "\n")
+    lines = ",\n".join(json.dumps(row) for row in rows)  # one a row
+    (folder / "results.json").write_text(f'{{"rows": [\n{lines}\n]}}\n')
     origins = _origins(rows)
     alike = len(set(origins.values())) == 1
     several = "in several runs: below each title stands when, and where"
