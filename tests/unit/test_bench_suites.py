@@ -13,9 +13,9 @@ from rich.console import Console
 from support.bench_players import FarPair, sentences
 from support.patience import patient
 from zerohop import _core
-from zerohop.bench import calls, host, pair, placement, plan, python, registration, verbs, wait
+from zerohop.bench import calls, host, pair, plan, python, registration, verbs, wait
 from zerohop.bench.command import COMMANDS
-from zerohop.bench.placement import FREE, PLACEMENTS
+from zerohop.bench.placement import FREE, TOGETHER
 from zerohop.bench.plan import KIB, Options, Order
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import run_suite
@@ -100,16 +100,15 @@ def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.timeout(patient(400))
-def test_two_processes_wait_in_every_placement_and_jobs_beside_all_who_are_there(
+def test_two_processes_wait_where_they_are_placed_and_jobs_beside_all_who_are_there(
     tmp_path: Path,
 ) -> None:
     peers = COMMANDS["wait"].peers
-    text, head, rows = measured(wait, tmp_path / "rows.json", peers, placements=PLACEMENTS)
+    text, head, rows = measured(wait, tmp_path / "rows.json", peers, placements=(TOGETHER, FREE))
     absent = {a["impl"].split(",")[0] for a in head.get("not_available", ()) if not a["test"]}
     everybody = {OURS, "pipe", "tcp", "tcp yielding", "mpi", "gloo"} - absent
-    possible = set(filter(placement.possible, PLACEMENTS))
     pairs = {(r["placement"], r["impl"]) for r in rows if r["test"] == wait.LATENCY}
-    assert pairs == {(place, who) for place in possible for who in everybody}
+    assert pairs == {(place, who) for place in (TOGETHER, FREE) for who in everybody}
     routes = {r["route"] for r in rows if (r["impl"], r["test"]) == (OURS, wait.LATENCY)}
     assert routes == {"p2p", "host"}
     jobs = {(r["test"], r["nbytes"], r["impl"]) for r in rows if r["test"] != wait.LATENCY}
