@@ -5,19 +5,20 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from support.arrays import GPUS, Kind, missing_reason, on_gpu, warm_up
 from support.arrays import KINDS as ALL_KINDS
 from support.host_only import is_host_only
+from support.members import member
 from support.partner import Partners
 from support.patience import patient
 from support.ranks import Job
 from support.session import Remote
+from support.spawned import Told
 from support.torch_ranks import torch_ranks
-from support.victim import Victim
 
 # The one list of devices. "p2p": soft0, and what lies on this host is copied without it. Added from
 # outside: rxe0; "rxe0+rxe1": both at once; "staged": soft0, but the Endpoints copy memory of GPUs.
@@ -150,10 +151,17 @@ def rank_processes(device: str, tmp_path: Path) -> Job:
 
 
 @pytest.fixture
-def victim(rank_threads: Job) -> Iterator[Callable[[int], Victim]]:
-    """Makes the last rank of a World of so many, in a process to be killed."""
+def victim(rank_threads: Job) -> Iterator[Callable[[int], Told]]:
+    """Makes the last rank of a World of so many, in a process to be killed (support.members: come_once)."""
     with ExitStack() as made:
-        yield lambda size: made.enter_context(closing(Victim(rank_threads, size)))
+
+        def make(size: int) -> Told:
+            last = member(rank_threads, size - 1, size)
+            made.callback(last.discard)
+            last.tell("come_once")
+            return last
+
+        yield make
 
 
 @pytest.fixture

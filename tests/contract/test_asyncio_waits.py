@@ -19,7 +19,6 @@ from support.coroutines import (
     no_thread_more,
     run,
     settled,
-    silent,
 )
 
 
@@ -33,20 +32,6 @@ async def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
     peers = await asyncio.gather(*tasks)
     assert all(peer is peers[0] for peer in peers)
     assert peers[0].id == c.id
-
-
-def test_thousands_connect_in_vain(couple) -> None:
-    a = couple[0]
-
-    async def work(address: bytes) -> None:
-        with no_thread_more():
-            tasks = await begin([zh.aio.connect(a, address, 1.0) for _ in range(MANY)])
-            ends = await settled(*tasks)
-        assert all(isinstance(end, zh.TransferTimeout) for end in ends)
-        assert "(waited 1 s)" in str(ends[0])
-
-    with silent(a) as address:
-        run(work(address))
 
 
 @in_loop

@@ -94,15 +94,15 @@ class Model(Ends):
         data = self.fresh(min(nbytes, NBYTES - at))
         end = at + len(data)
         value = self.content
-        Ends.process.order("watch", slot, at, end)
+        Ends.process.tell("watch", slot, at, end)
         _, error = self.attempt(
             lambda: self.peer.write(data, self.remote[at:end], notify=(slot, value))
         )
         if error is not None:
-            Ends.process.order("tired")
-        seen, there = Ends.process.link.recv(BOUND)
+            Ends.process.tell("tired")
+        seen, there = Ends.process.answer(BOUND)
         if error is not None:
-            assert Ends.process.link.recv() is None
+            assert Ends.process.answer() is None
         assert seen in ({0, value} if error is not None else {value})
         assert not seen or there == data.tobytes(), "the notification came before its data"
         assert not seen or error is None or error.effect != "nothing"
@@ -194,7 +194,7 @@ class Model(Ends):
         data = self.fresh(nbytes)
         tag = self.content
         array = np.zeros(nbytes, np.uint8)
-        Ends.process.order("send", data.tobytes(), tag)
+        Ends.process.tell("send", data.tobytes(), tag)
         error: zh.Error | None = None
         try:
             count = self.peer.recv(array, tag=tag).wait(timeout=WAIT if self.calm() else 0.5)
@@ -202,7 +202,7 @@ class Model(Ends):
             zh.Error
         ) as raised:  # a TransferTimeout, too: what was lost with a queue pair does not come
             error = raised
-        told = Ends.process.link.recv(BOUND)
+        told = Ends.process.answer(BOUND)
         if error is None:
             assert (count, array.tobytes()) == (nbytes, data.tobytes())
         else:
@@ -260,12 +260,12 @@ class Model(Ends):
 
         def begin() -> zh.Transfer:
             transfer = self.peer.write(data, self.remote[at : at + len(data)])
-            Ends.process.process.send_signal(signal.SIGKILL)
+            os.kill(Ends.process.pid, signal.SIGKILL)
             return transfer
 
         start = time.monotonic()
         self.attempt(begin, dying=True)
-        Ends.process.process.wait(patient(10))
+        Ends.process.await_end()
         while not isinstance(self.attempt(self.add_nothing, dying=True)[1], zh.PeerLost):
             assert time.monotonic() - start < LOST_WITHIN + patient(1.0)
         self.forget()
@@ -288,5 +288,5 @@ def test_all_calls_keep_their_guarantees_whatever_goes_wrong() -> None:
         print(", ".join(f"{count} {outcome}" for outcome, count in Ends.outcomes.most_common()))
         Ends.forget()
         if Ends.spare is not None:
-            Ends.spare.kill()
+            Ends.spare.discard()
             Ends.spare = None

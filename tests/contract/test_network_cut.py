@@ -55,42 +55,42 @@ def ends(wires):
         made = []
         for place, opposite in enumerate([(a_asks, a_serves), (b_asks, b_serves)]):
             descriptors = [pipe.fileno() for pipe in opposite]
-            made.append(network.Place(wires, place, descriptors))
-            stack.callback(made[-1].close)
+            made.append(network.place(wires, place, descriptors))
+            stack.callback(made[-1].discard)
         for end in made:
-            end("open")
-            end("serve")
+            end.ask("open")
+            end.ask("serve")
         connect(*made)
         for end in made:
-            end("prepare")
+            end.ask("prepare")
         yield made
 
 
 def connect(a, b):
-    address = b("address")
-    b.begin("accept")
-    a("dial", address)
-    b.finish()
+    address = b.ask("address")
+    b.tell("accept")
+    a.ask("dial", address)
+    assert b.answer() is None
 
 
 def all_end(ends, cut_at, *kinds):
     """In time, and in one of these ways."""
     for end in ends:
-        told = end("ends")
+        told = end.ask("ends")
         assert {kind for kind, _ in told.values()} <= set(kinds), told
         assert max(ended_at for _, ended_at in told.values()) - cut_at < LOST_WITHIN, told
 
 
 def lost_by_now(ends, cut_at):
     for end in ends:
-        until(lambda end=end: not end("is_alive"), "the Peer is lost", 2 * LOST_WITHIN)
+        until(lambda end=end: not end.ask("is_alive"), "the Peer is lost", 2 * LOST_WITHIN)
     assert time.monotonic() - cut_at < LOST_WITHIN
 
 
 def serves_again(ends):
     connect(*ends)
     for end in ends:
-        end("check")
+        end.ask("check")
 
 
 @pytest.mark.parametrize("cut", CUTS, ids="+".join)
@@ -98,12 +98,12 @@ def test_both_ends_learn_of_it_in_the_middle_of_every_operation(wires, ends, cut
     wires.cut(*cut)
     cut_at = time.monotonic()
     for end in ends:
-        end("pend", list(OPERATIONS))
+        end.ask("pend", list(OPERATIONS))
     all_end(ends, cut_at, "PeerLost", *CUTS[cut])
     lost_by_now(ends, cut_at)
     began = time.monotonic()
     for end in ends:  # and at once, of what is called later
-        end("pend", LATER)
+        end.ask("pend", LATER)
     all_end(ends, began, "PeerLost")
     assert time.monotonic() < began + 2
     wires.heal()
@@ -113,7 +113,7 @@ def test_both_ends_learn_of_it_in_the_middle_of_every_operation(wires, ends, cut
 @pytest.mark.parametrize("cut", CUTS, ids="+".join)
 def test_both_ends_learn_of_it_while_bytes_flow(wires, ends, cut):
     for end in ends:
-        end("flow")
+        end.ask("flow")
     wires.cut(*cut)
     cut_at = time.monotonic()
     all_end(ends, cut_at, "PeerLost", *CUTS[cut])
@@ -125,22 +125,22 @@ def test_both_ends_learn_of_it_while_bytes_flow(wires, ends, cut):
 def heals(end):
     """The same Peer: its queue pair is replaced, again and again, until something comes through."""
     with suppress(zh.Error):
-        end("check")
+        end.ask("check")
         return True
 
 
 def test_without_the_wire_of_the_data_only_what_is_on_it_fails(wires, ends):
     """As with an adapter's cable: the Peer answers, so waits go on, and it serves once the wire is whole."""
     for end in ends:
-        end("flow")
+        end.ask("flow")
     wires.cut("data")
     cut_at = time.monotonic()
     all_end(ends, cut_at, "VerbsError")
     for end in ends:
-        end("pend", [name for name in OPERATIONS if name not in WAITS])
+        end.ask("pend", [name for name in OPERATIONS if name not in WAITS])
     all_end(ends, time.monotonic(), "VerbsError")
     for end in ends:
-        assert end("is_alive")
+        assert end.ask("is_alive")
     wires.heal()
     for end in ends:
         until(lambda end=end: heals(end), "the Peer serves again", 2 * LOST_WITHIN)
@@ -156,10 +156,10 @@ def test_idle_ends_learn_of_it(wires, ends):
 
 def test_a_moment_without_a_network_is_survived(wires, ends):
     for end in ends:
-        end("flow")
+        end.ask("flow")
     wires.cut("data", "control")
     time.sleep(1.0)  # not to wait for anything: this is what happens to the wires
     wires.heal()
     for end in ends:
-        end("goes_on")
-        assert end("is_alive")
+        end.ask("goes_on")
+        assert end.ask("is_alive")

@@ -30,10 +30,6 @@ def hang(ep, peer, link):
     threading.Event().wait(30)
 
 
-def variable(ep, peer, link):
-    link.send((os.getpid(), os.environ.get("ZEROHOP_INTEGRITY")))
-
-
 def test_a_failing_partner_fails_the_test_with_its_traceback(remote):
     with pytest.raises(PartnerFailed, match="as planned"), remote(fail):
         pass
@@ -66,31 +62,3 @@ def test_a_hanging_partner_is_killed_and_its_stack_shown(process):
         s.link.recv()
     with pytest.raises(ProcessLookupError):
         os.kill(session.pid, 0)
-
-
-def test_a_partner_process_has_the_environment_of_its_test_alone(process, monkeypatch):
-    """Also one that was begun while another was set, used or not."""
-    seen = {}
-    for value in ("0", "1", None):
-        with monkeypatch.context() as changed:
-            if value is None:
-                changed.delenv("ZEROHOP_INTEGRITY", raising=False)
-            else:
-                changed.setenv("ZEROHOP_INTEGRITY", value)
-            for _ in range(3):
-                with process(variable) as s:
-                    pid, found = s.link.recv()
-                assert found == value
-                assert seen.setdefault(pid, value) == value
-
-
-def test_a_partner_process_given_back_late_serves_its_environment_alone(process, monkeypatch):
-    with process(variable) as early:
-        early.link.recv()
-        monkeypatch.setenv("ZEROHOP_INTEGRITY", "0")
-        with process(variable) as s:
-            assert s.link.recv()[1] == "0"
-    with process(variable) as s:
-        pid, found = s.link.recv()
-    assert pid != early.pid
-    assert found == "0"

@@ -244,8 +244,3 @@ def refuse_pairs(s):
 def test_of_many_pairs_the_wrong_one_is_named(remote):
     with remote(keep) as s:
         refuse_pairs(s)
-
-
-def test_of_many_pairs_the_wrong_one_is_named_by_p2p_too(near):
-    with near(keep) as s:
-        refuse_pairs(s)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,39 +13,22 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN
 from support.link import until
 from support.patience import patient
-from support.spawned import TESTS, is_stopped
-from support.torch_ranks import join, torch_ranks
+from support.spawned import Told
+from support.torch_ranks import torch_ranks
 
 TOLD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
 SIZE = 3
 
 
-def victim(place: str) -> None:
-    """The last rank: comes to one barrier, says so, and does nothing but live."""
-    import torch.distributed as dist
-
-    join(Path(place), SIZE - 1, SIZE, "zerohop", patient(60))
-    group = dist.new_group([0, SIZE - 1])
-    dist.barrier(group=group)
-    dist.barrier()
-    print("here", flush=True)
-    sys.stdin.read()
-
-
 @pytest.fixture
-def dying(tmp_path: Path, device: str, monkeypatch) -> Iterator[subprocess.Popen[bytes]]:
+def dying(tmp_path: Path, device: str, monkeypatch) -> Iterator[Told]:
+    """The last rank, on its way."""
     monkeypatch.setenv("ZEROHOP_DEVICE", device)
-    code = f"from test_torch_backend_lost import victim; victim({str(tmp_path / 'store')!r})"
-    paths = [*sys.path, str(TESTS), str(Path(__file__).parent)]
-    process = subprocess.Popen(
-        [sys.executable, "-c", code],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"},
-    )
-    with process:
-        yield process
-        process.kill()
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    last = Told("support.torch_ranks", tmp_path / "store", SIZE)
+    last.tell("come")
+    yield last
+    last.discard()
 
 
 def survive(stopped: str) -> None:
@@ -95,19 +75,12 @@ def survive(stopped: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_rank_that_dies_or_hangs_is_lost(
-    tmp_path: Path, dying: subprocess.Popen[bytes], number: int
-) -> None:
+def test_a_rank_that_dies_or_hangs_is_lost(tmp_path: Path, dying: Told, number: int) -> None:
     stopped = tmp_path / "stopped"
     with torch_ranks(tmp_path / "store", survive, SIZE - 1, str(stopped), of=SIZE) as ranks:
-        assert dying.stdout is not None
-        assert dying.stdout.readline() == b"here\n"
+        assert dying.answer(patient(60)) is None
         waiting = [tmp_path / f"stopped waits for rank {rank}" for rank in range(SIZE - 1)]
         until(lambda: all(each.exists() for each in waiting), "all wait", patient(60))
-        dying.send_signal(number)
-        if number == signal.SIGKILL:
-            dying.wait(patient(10))
-        else:
-            until(lambda: is_stopped(dying.pid), "it has stopped")
+        dying.signal(number)
         stopped.touch()
         ranks.results()

@@ -15,7 +15,8 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.launchers import needs
 from support.link import until
-from support.members import Member, ask
+from support.members import ask
+from support.members import member as start
 from support.patience import patient
 from support.ranks import TIMEOUT, close, results, worlds
 from support.spawned import is_stopped
@@ -33,13 +34,13 @@ def members(rank_threads):
     made = []
 
     def make(size):
-        made.extend(Member(rank_threads, rank, size) for rank in range(size))
+        made.extend(start(rank_threads, rank, size) for rank in range(size))
         assert ask(made, "meet") == ["met"] * size
         return list(made)
 
     yield make
-    for member in made:
-        member.close()
+    for each in made:
+        each.discard()
 
 
 def shrunk(members, times=1):

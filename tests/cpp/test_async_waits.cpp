@@ -63,45 +63,6 @@ TEST_CASE("a GPU's note that a value has replaced wakes nobody") {
   CHECK(waits.put(5) == Names{1});
 }
 
-TEST_CASE("every range is woken by each of its slots and by no other") {
-  const std::uint32_t length = 13;
-  for (std::uint32_t first : {0u, 1u, 7u, 100u, Board::kSlots - length}) {
-    Waits waits;
-    for (std::uint32_t slot = first; slot < first + length; ++slot) {
-      waits.slots(first, length, 1);
-      if (first > 0) CHECK(waits.put(first - 1) == Names{});
-      if (first + length < Board::kSlots) CHECK(waits.put(first + length) == Names{});
-      CHECK(waits.put(slot) == Names{1});
-      for (std::uint32_t each = first; each < first + length; ++each) waits.board->reset(each);
-    }
-  }
-}
-
-TEST_CASE("a value already there wakes at once") {
-  Waits waits;
-  waits.board->put(8, 1);
-  waits.slots(7, 3, 1);
-  CHECK(waits.told == Names{1});
-}
-
-TEST_CASE("a wait that was removed is not woken") {
-  Waits waits;
-  const auto left = waits.slots(5, 3, 1);
-  waits.slots(5, 1, 2);
-  waits.all.leave(left.id);
-  waits.all.leave(left.id);
-  CHECK(waits.put(5) == Names{2});
-}
-
-TEST_CASE("a value that was taken wakes nobody") {
-  Waits waits;
-  waits.slots(5, 1, 1);
-  waits.board->put(5, 1);
-  waits.board->reset(5);
-  CHECK(waits.look() == Names{});
-  CHECK(waits.put(5) == Names{1});
-}
-
 TEST_CASE("more puts than the board keeps the order of") {
   Waits waits;
   waits.slots(1, 1, 1);

@@ -73,26 +73,6 @@ TEST_CASE("a notification is there although its sender has left at once") {
   }
 }
 
-TEST_CASE("an endpoint notifies itself, and wakes a sleeping thread") {
-  Endpoint alone(options("alone"));
-  for (std::uint32_t round = 1; round <= 200; ++round) {
-    std::uint64_t data = 0;
-    std::thread writer([&] {
-      data = round;
-      alone.notify({.slot = 9, .value = round});
-    });
-    CHECK(alone.wait_notify(9, 1, true, soon()).second == round);
-    CHECK(data == round);
-    writer.join();
-  }
-  alone.notify({.slot = 65535, .value = 0xffffffffU});
-  CHECK(alone.peek_notify(65535) == 0xffffffffU);
-  CHECK_THROWS_AS(alone.notify({.slot = 65536, .value = 1}), std::out_of_range);
-  CHECK_THROWS_AS(alone.notify({.slot = 0, .value = 0}), std::invalid_argument);
-  alone.close(soon());
-  CHECK_THROWS_AS(alone.notify({.slot = 0, .value = 1}), Error);
-}
-
 TEST_CASE("threads share a peer: transfers, atomics and messages of all come through") {
   constexpr int kThreads = 4;
   constexpr int kRounds = 300;
@@ -137,23 +117,6 @@ TEST_CASE("a look-up that is interrupted leaves no question behind") {
   interrupts.store(true);
   CHECK_THROWS_AS((void)to_right->lookup("nothing", soon(), /*now=*/false), std::runtime_error);
   CHECK(to_right->questions() == 0);
-}
-
-TEST_CASE("a refused write fails alone, and the peer works again") {
-  Couple couple;
-  const Memory from = numbers(couple.left, 8);
-  const Memory to = numbers(couple.right, 8);
-  RemoteMemory forged = to.remote();
-  forged.rkeys[0] ^= 0x5a5a5a5a;
-  for (int round = 0; round < 5; ++round) {
-    const auto refused = write(*couple.to_right, from, forged);
-    REQUIRE(refused->wait(soon()));
-    CHECK_THROWS_AS((void)refused->result(), VerbsError);
-    values(from)[0] = round + 1;
-    finish(write(*couple.to_right, from, to.remote()));
-    CHECK(values(to)[0] == round + 1);
-  }
-  CHECK(couple.to_right->alive());
 }
 
 TEST_CASE("closing in the middle of traffic fails what is pending, and nothing else") {

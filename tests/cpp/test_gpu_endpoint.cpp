@@ -272,15 +272,6 @@ TEST_CASE_FIXTURE(Fixture,
   CHECK(cuda.vmm.physical() == 0);
 }
 
-TEST_CASE_FIXTURE(Fixture, "memory on a GPU that is absent or full is refused with its reason") {
-  const std::vector<std::int64_t> shape{std::int64_t{1} << 40};
-  const auto make_on = [&](const char* device) { (void)left.empty(shape, kByte, device); };
-  CHECK(contains(message_of<CudaError>([&] { make_on("cuda:1"); }), "cuDeviceGet of cuda:1"));
-  CHECK(contains(message_of<CudaError>([&] { make_on("cuda:0"); }), "no room for 1099511627776"));
-  const std::vector<std::int64_t> none{0, 4};
-  CHECK(left.empty(none, kByte, "cuda:0").layout().count() == 0);
-}
-
 TEST_CASE_FIXTURE(Fixture, "memory of a GPU that is closed is out of reach") {
   const Memory source = gpu_array(left, {100});
   Memory target = gpu_array(right, {100});

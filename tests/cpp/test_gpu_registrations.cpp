@@ -1,10 +1,7 @@
 // Registration of GPU memory, on fake tables for GPU and adapter.
 #include <doctest/doctest.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <string>
-#include <vector>
 
 #include "gpu_fixture.hpp"
 
@@ -122,47 +119,6 @@ TEST_CASE_FIXTURE(GpuFixture, "memory across several chunks is one registration"
   const Registered registered = get(2 * kBase + kMiB, 4 * kMiB);
   CHECK(registered.choice->way == Way::dmabuf);
   CHECK(registered.region->nbytes() == 4 * kMiB);
-}
-
-TEST_CASE_FIXTURE(GpuFixture,
-                  "without dma-buf the module serves, and without both memory is staged") {
-  verbs.dmabuf_error = EOPNOTSUPP;
-  open(kHostWithPeermem);
-  CHECK(get(kBase, 4096).choice->way == Way::peermem);
-  CHECK(verbs.registered_by == "reg_mr_iova2");  // which supports relaxed ordering
-  CHECK(contains(refusal(kBase, 4096, Demand::dmabuf), "its driver does not offer it"));
-  verbs.address_error = EFAULT;
-  open(kHostWithPeermem);
-  const Registered staged = get(kBase, 4096);
-  CHECK(staged.choice->way == Way::staged);
-  CHECK(staged.region == nullptr);
-  CHECK(contains(staged.choice->reason, "DOCA-OFED"));
-  open(kHost);
-  CHECK(contains(get(kBase, 4096).choice->reason, "modprobe nvidia-peermem"));
-}
-
-TEST_CASE_FIXTURE(GpuFixture, "each way can be forced") {
-  open(kHostWithPeermem);
-  CHECK(get(kBase, 4096, Demand::dmabuf).choice->way == Way::dmabuf);
-  CHECK(get(kBase, 4096, Demand::peermem).choice->way == Way::peermem);
-  CHECK(get(kBase, 4096, Demand::peermem).choice->way == Way::peermem);
-  CHECK(get(kBase, 4096, Demand::dmabuf).choice->way == Way::dmabuf);
-  CHECK(stats().entries == 2);
-  CHECK(stats().hits == 2);
-  CHECK(get(kBase, 4096, Demand::staged).choice->way == Way::staged);
-}
-
-TEST_CASE_FIXTURE(GpuFixture,
-                  "memory that no adapter reaches is staged; no GPU's memory is refused") {
-  cuda.add(MemoryKind::pool, 2 * kBase, kMiB);
-  cuda.add(MemoryKind::managed, 3 * kBase, kMiB);
-  cuda.add(MemoryKind::pinned, 4 * kBase, kMiB);
-  CHECK(get(2 * kBase, 4096).choice->way == Way::staged);
-  CHECK(contains(refusal(2 * kBase, 4096, Demand::dmabuf), "stream-ordered pool"));
-  CHECK(get(3 * kBase, 4096).choice->way == Way::staged);
-  CHECK(contains(refusal(4 * kBase, 4096, Demand::automatic), "register it as a host array"));
-  CHECK(contains(refusal(5 * kBase, 4096, Demand::automatic), "not mapped"));
-  CHECK(contains(refusal(kBase + kMiB - 100, 4096, Demand::automatic), "not mapped"));
 }
 
 TEST_CASE_FIXTURE(GpuFixture, "what the memory itself is refused leads to the next way") {

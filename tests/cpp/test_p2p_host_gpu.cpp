@@ -193,19 +193,6 @@ TEST_CASE_FIXTURE(HostGpuCouple, "a notification is seen behind the data, whoeve
   }
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "what the program gave its default stream comes first") {
-  const Memory ours = plain(left, {1000});
-  const Memory theirs = array(right, {1000});
-  const Bytes bytes = counted(1000, 31);
-  cuda.copies.launch([&] { fill(ours, bytes); });
-  cuda.copies.program_hangs = true;
-  const auto written = write(*to_right, ours, theirs.remote());
-  CHECK_FALSE(written->wait(within(0.05)));
-  cuda.copies.program_hangs = false;
-  finish(written);
-  CHECK(get(theirs) == bytes);
-}
-
 TEST_CASE_FIXTURE(HostGpuCouple, "transfers go in streams, and captured ones are refused") {
   void* const stream = cuda.copies.program_stream();
   const Memory host = plain(left, {1000});
@@ -235,17 +222,6 @@ TEST_CASE_FIXTURE(HostGpuCouple, "transfers go in streams, and captured ones are
   cuda.captured_stream = stream;
   CHECK(contains(message_of<RouteUnavailable>([&] { begin(host, far_gpu); }), "captured"));
   CHECK(contains(message_of<RouteUnavailable>([&] { begin(gpu, far_host); }), "captured"));
-}
-
-TEST_CASE_FIXTURE(HostGpuCouple, "of arrays without elements only the notification goes") {
-  const Memory host = plain(left, {0});
-  const Memory far_gpu = array(right, {0});
-  finish(write(*to_right, host, far_gpu.remote(), Notification{1, 5}));
-  CHECK(right.wait_notify(1, 1, true, soon()).second == 5);
-  const Memory gpu = array(left, {0});
-  const Memory far_host = mapped(right, {0});
-  finish(write(*to_right, gpu, far_host.remote(), Notification{1, 6}));
-  CHECK(right.wait_notify(1, 1, true, soon()).second == 6);
 }
 
 TEST_CASE_FIXTURE(HostGpuCouple, "plain memory of the peer is left to the device, and says why") {

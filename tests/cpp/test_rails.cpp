@@ -116,74 +116,6 @@ TEST_CASE("a route shows the settings of every rail") {
   for (const std::size_t rail : {0u, 1u}) CHECK(std::get<std::int64_t>(shown(rail, "mtu")) > 0);
 }
 
-TEST_CASE("large transfers arrive byte for byte over two rails, in equal shares") {
-  Rails2 rails;
-  std::mt19937_64 random(3);
-  for (int round = 0; round < 30; ++round) {
-    const auto count = static_cast<std::int64_t>(kStripe + 1 + random() % 300'000);
-    const Memory from = bytes(rails.left, count);
-    const Memory to = bytes(rails.right, count);
-    const Memory back = bytes(rails.left, count);
-    fill(from, static_cast<std::uint32_t>(round));
-    const std::uint64_t before[] = {bytes_out(*rails.to_right, 0), bytes_out(*rails.to_right, 1)};
-    finish(write(*rails.to_right, from, to.remote()));
-    CHECK(equal(from, to));
-    finish(read(*rails.to_right, back, to.remote()));
-    CHECK(equal(from, back));
-    const auto first = static_cast<std::int64_t>(bytes_out(*rails.to_right, 0) - before[0]);
-    const auto second = static_cast<std::int64_t>(bytes_out(*rails.to_right, 1) - before[1]);
-    CHECK(first + second == count);
-    CHECK(std::abs(first - second) <= 2 * 4096);
-  }
-}
-
-TEST_CASE("small transfers take one rail") {
-  Rails2 rails;
-  const Memory from = bytes(rails.left, 4096);
-  const Memory to = bytes(rails.right, 4096);
-  finish(write(*rails.to_right, from, to.remote()));
-  CHECK(bytes_out(*rails.to_right, 0) == 4096);
-  CHECK(bytes_out(*rails.to_right, 1) == 0);
-}
-
-TEST_CASE("strided arrays and lists of arrays are cut anywhere") {
-  Rails2 rails;
-  const Memory from = bytes(rails.left, 1 << 20);
-  const Memory to = bytes(rails.right, 1 << 20);
-  std::mt19937_64 random(5);
-  for (int round = 0; round < 12; ++round) {
-    std::memset(data(to), 0, 1 << 20);
-    fill(from, static_cast<std::uint32_t>(round));
-    std::vector<Memory> parts;
-    std::vector<RemoteMemory> targets;
-    std::int64_t at = 0;
-    for (int i = 0; i < 6; ++i) {
-      const auto span = static_cast<std::int64_t>(random() % 150'000);
-      const auto step = static_cast<std::int64_t>(1 + random() % 3);
-      const std::vector<Index> key{Slice{.start = at, .stop = at + span, .step = step}};
-      parts.push_back(from.slice(key));
-      targets.push_back(to.remote().slice(key));
-      at += span;
-    }
-    std::vector<Peer::Pair> pairs;
-    for (int i = 5; i >= 0; --i) pairs.emplace_back(&parts[i], &targets[i]);
-    finish(rails.to_right->write(pairs, {}));
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const Layout& part = parts[i].layout();
-      Layout there = part;
-      there.address = part.address - from.layout().address + to.layout().address;
-      Runs runs(part, there);
-      Run run{};
-      bool same = true;
-      while (runs.next(run)) {
-        same = same && std::memcmp(reinterpret_cast<void*>(run.a_address),
-                                   reinterpret_cast<void*>(run.b_address), run.nbytes) == 0;
-      }
-      CHECK(same);
-    }
-  }
-}
-
 TEST_CASE("a notification comes behind all shares, whichever rail is the slow one") {
   Rails2 rails;
   const Memory from = bytes(rails.left, 200'000);
@@ -201,20 +133,6 @@ TEST_CASE("a notification comes behind all shares, whichever rail is the slow on
   }
 }
 
-TEST_CASE("ends with different numbers of rails use those that both have") {
-  Rails2 rails(kTwo, "soft0");
-  const Memory from = bytes(rails.left, 100'000);
-  const Memory to = bytes(rails.right, 100'000);
-  fill(from, 1);
-  finish(write(*rails.to_right, from, to.remote(), Notification{1, 1}));
-  (void)rails.right.wait_notify(1, 1, true, soon());
-  CHECK(equal(from, to));
-  CHECK(!serves(*rails.to_right, 1));
-  fill(to, 2);
-  finish(write(*rails.to_left, to, from.remote()));
-  CHECK(equal(from, to));
-}
-
 TEST_CASE("the route names the rails and says why one does not serve") {
   Rails2 rails;
   const Memory from = bytes(rails.left, 100'000);
@@ -228,11 +146,4 @@ TEST_CASE("the route names the rails and says why one does not serve") {
   const Route one = rails.to_right->route(from, to.remote());
   CHECK(one.device == "soft0");
   CHECK(one.reason.find("soft0@127.0.0.2 does not serve: the wire is cut") != std::string::npos);
-}
-
-TEST_CASE("devices that cannot be rails are refused") {
-  for (const char* devices : {"soft0,soft0", "soft0,soft0@127.0.0.1", "soft0,,soft0@127.0.0.2"}) {
-    CHECK_THROWS_AS(Endpoint{on(devices, "mistaken")}, std::invalid_argument);
-  }
-  CHECK_THROWS_AS(Endpoint{on("soft0,nothing9", "mistaken")}, VerbsError);
 }

@@ -1,9 +1,13 @@
-// Recordings: the events of transfers and notifications, and what happens when it is full.
-#include <algorithm>
+// Recordings that begin and end while transfers do; what is in them: tests/unit/test_recording.py.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "base/recording.hpp"
-#include "gpu_couple.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -15,8 +19,6 @@ struct Recorded {
   std::string text;  // "write 100 B right host soft0"
   std::string failure;
   Event::State state;
-  std::uint64_t lasted;
-  std::uint32_t slot, value;
 };
 
 // Records during its lifetime; one at a time.
@@ -44,84 +46,14 @@ class Recorder {
         }
       }
       const bool ended = state == Event::State::ended;
-      found.push_back({text, ended ? std::string(event.failure.view()) : "", state,
-                       ended ? event.end - event.begin : 0, ended ? event.slot : 0,
-                       ended ? event.value : 0});
+      found.push_back({text, ended ? std::string(event.failure.view()) : "", state});
     }
-    return found;
-  }
-  std::vector<std::string> texts() const {
-    std::vector<std::string> found;
-    for (const Recorded& each : all()) found.push_back(each.text);
     return found;
   }
 
  private:
   std::shared_ptr<Recording> recording_;
 };
-
-TEST_CASE("transfers and notifications that were taken, and nothing for a look in vain") {
-  Couple couple;
-  const Memory near = StagedCouple::host_array(couple.left, {20000});
-  const Memory far = StagedCouple::host_array(couple.right, {20000});
-  finish(write(*couple.to_right, near, far.remote()));  // before: not recorded
-  const Recorder recorder;
-  finish(write(*couple.to_right, near, far.remote(), Notification{3, 9}));
-  CHECK(couple.right.wait_notify(3, 1, true, soon()).second == 9);
-  CHECK_THROWS_AS(couple.right.wait_notify(3, 1, true, Deadline::after(Deadline::Seconds(0))),
-                  TransferTimeout);
-  CHECK(couple.right.reset_notify(3) == 0);
-  finish(couple.to_right->notify({4, 8}));
-  CHECK(couple.right.wait_notify(4, 1, false, soon()).second == 8);
-  CHECK(couple.right.reset_notify(4) == 8);
-  const std::string device = couple.left.address().device;
-  CHECK(recorder.texts() ==
-        std::vector<std::string>{"write 20000 B right host " + device, "wait_notify",
-                                 "notify 0 B right host " + device, "wait_notify", "reset_notify"});
-  const auto all = recorder.all();
-  CHECK(std::ranges::all_of(all, [](const Recorded& each) {
-    return each.state == Event::State::ended && each.failure.empty();
-  }));
-  CHECK(all[0].lasted > 0);
-  CHECK(all[1].slot == 3);
-  CHECK(all[1].value == 9);
-  CHECK(all[4].slot == 4);
-  CHECK(recorder.dropped() == 0);
-}
-
-TEST_CASE_FIXTURE(GpuCouple, "an operation in progress has begun and not ended") {
-  const Memory near = array(left, {5000});
-  const Memory far = array(right, {5000});
-  const Recorder recorder;
-  hang(true);
-  const auto transfer = write(*to_right, near, far.remote());
-  REQUIRE(recorder.all().size() == 1);
-  CHECK(recorder.all()[0].state == Event::State::begun);
-  hang(false);
-  finish(transfer);
-  CHECK(recorder.texts() == std::vector<std::string>{"write 5000 B right p2p cuda:0"});
-  CHECK(recorder.all()[0].state == Event::State::ended);
-}
-
-TEST_CASE_FIXTURE(StagedCouple, "a transfer that fails says why, as far as there is room") {
-  const Memory near = gpu_array(left, {10000});
-  RemoteMemory guessed = gpu_array(right, {10000}).remote();
-  guessed.staged_key += 1;
-  const Recorder recorder;
-  const std::string error = error_of(write(*to_right, near, guessed));
-  REQUIRE(recorder.all().size() == 1);
-  CHECK(recorder.all()[0].failure == error.substr(0, 120));
-}
-
-TEST_CASE("what has no room is counted, and nothing else happens to it") {
-  Couple couple;
-  const Memory near = StagedCouple::host_array(couple.left, {100});
-  const Memory far = StagedCouple::host_array(couple.right, {100});
-  const Recorder recorder(2);
-  for (int i = 0; i < 5; ++i) finish(write(*couple.to_right, near, far.remote()));
-  CHECK(recorder.all().size() == 2);
-  CHECK(recorder.dropped() == 3);
-}
 
 TEST_CASE("a transfer outlives its recording, and does not end in the next one") {
   trace::Entry entry;

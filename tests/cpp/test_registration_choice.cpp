@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine/memory/registration_choice.hpp"
@@ -101,39 +102,24 @@ TEST_CASE("each lack of dma-buf is named with its fix") {
     check_says(c.choose(Demand::automatic), Way::staged, "different properties");
     check_says(c.choose(Demand::dmabuf), Way::refused, "register it in parts");
   }
-  SUBCASE("the adapter's driver has none") {
-    c.pair.dmabuf.error_number = EOPNOTSUPP;
-    check_no_dmabuf(c, "its driver does not offer it");
-  }
-  SUBCASE("an older library's word for it") {
-    c.pair.dmabuf.error_number = EPROTONOSUPPORT;
-    check_no_dmabuf(c, "its driver does not offer it");
-  }
-  SUBCASE("no room") {
-    c.pair.dmabuf.error_number = ENOMEM;
-    check_no_dmabuf(c, "BAR1");
-  }
-  SUBCASE("no permission") {
-    c.pair.dmabuf.error_number = EACCES;
-    check_no_dmabuf(c, "/dev/infiniband/uverbs");
-  }
-  SUBCASE("not permitted") {
-    c.pair.dmabuf.error_number = EPERM;
-    check_no_dmabuf(c, "/dev/infiniband/uverbs");
-  }
-  SUBCASE("a provider without the function") {
-    c.pair.dmabuf.error_number = ENOSYS;
-    check_no_dmabuf(c, "its driver does not offer it");
-  }
-  SUBCASE("a mapping that fails") {
+  SUBCASE("the trial fails") {
+    const std::pair<int, const char*> fixes[] = {
+        {EOPNOTSUPP, "its driver does not offer it"},
+        {EPROTONOSUPPORT, "its driver does not offer it"},  // an older library's word for it
+        {ENOSYS, "its driver does not offer it"},           // a provider without the function
+        {ENOMEM, "BAR1"},
+        {EACCES, "/dev/infiniband/uverbs"},
+        {EPERM, "/dev/infiniband/uverbs"},
+        {EFAULT, "it cannot map what the NVIDIA driver exports"},
+        {EIO, "errno 5"},
+    };
+    for (const auto& [error_number, fix] : fixes) {
+      c.pair.dmabuf.error_number = error_number;
+      check_no_dmabuf(c, fix);
+    }
     c.pair.dmabuf.error_number = EFAULT;
-    check_no_dmabuf(c, "it cannot map what the NVIDIA driver exports");
     CHECK(!contains(c.choose(Demand::dmabuf).reason, "DOCA-OFED"));
     CHECK(!contains(c.choose(Demand::dmabuf).reason, "use dma-buf"));
-  }
-  SUBCASE("another errno") {
-    c.pair.dmabuf.error_number = EIO;
-    check_no_dmabuf(c, "errno 5");
   }
   SUBCASE("not tried") {
     c.pair.dmabuf.made = false;
@@ -152,23 +138,18 @@ TEST_CASE("each lack of peer memory is named with its fix") {
     c.memory.chunks = 3;
     check_says(c.choose(Demand::peermem), Way::refused, "3 chunks");
   }
-  SUBCASE("an RDMA driver that does not use it") {
-    c.pair.peermem_trial.error_number = EFAULT;
-    check_says(c.choose(Demand::peermem), Way::refused, "DOCA-OFED");
-  }
-  SUBCASE("no room") {
-    c.pair.peermem_trial.error_number = ENOMEM;
-    check_says(c.choose(Demand::peermem), Way::refused, "through nvidia_peermem");
-    check_says(c.choose(Demand::peermem), Way::refused,
-               "(BAR1) or the adapter's memory is used up");
-  }
-  SUBCASE("not permitted") {
-    c.pair.peermem_trial.error_number = EPERM;
-    check_says(c.choose(Demand::peermem), Way::refused, "/dev/infiniband/uverbs");
-  }
-  SUBCASE("no such function") {
-    c.pair.peermem_trial.error_number = ENOSYS;
-    check_says(c.choose(Demand::peermem), Way::refused, "its driver does not offer it");
+  SUBCASE("the trial fails") {
+    const std::pair<int, const char*> fixes[] = {
+        {EFAULT, "DOCA-OFED"},  // an RDMA driver that does not use it
+        {ENOMEM, "through nvidia_peermem"},
+        {ENOMEM, "(BAR1) or the adapter's memory is used up"},
+        {EPERM, "/dev/infiniband/uverbs"},
+        {ENOSYS, "its driver does not offer it"},
+    };
+    for (const auto& [error_number, fix] : fixes) {
+      c.pair.peermem_trial.error_number = error_number;
+      check_says(c.choose(Demand::peermem), Way::refused, fix);
+    }
   }
   check_says(c.choose(Demand::automatic), Way::dmabuf, "dma-buf");
 }

@@ -1,11 +1,7 @@
 #include <doctest/doctest.h>
 
-#include <random>
-#include <vector>
-
 #include "base/error.hpp"
 #include "engine/memory/remote_memory.hpp"
-#include "mutate.hpp"
 
 using namespace zerohop;
 using namespace zerohop::engine;
@@ -25,37 +21,6 @@ RemoteMemory sample() {
 }
 
 }  // namespace
-
-TEST_CASE("a RemoteMemory survives the wire") {
-  const RemoteMemory memory = sample();
-  CHECK(RemoteMemory::from_bytes(memory.to_bytes()) == memory);
-}
-
-TEST_CASE("a slice names a part of the same registration") {
-  const std::vector<Index> key{std::int64_t{2}, Slice{.start = 1, .stop = 5, .step = 2}};
-  const RemoteMemory part = sample().slice(key);
-  CHECK(part.layout.address == (1u << 20) + 2 * 64 + 4);
-  CHECK(part.layout.shape == Dims{2});
-  CHECK(part.rkeys == sample().rkeys);
-  CHECK(RemoteMemory::from_bytes(part.to_bytes()) == part);
-}
-
-TEST_CASE("damaged bytes are refused, or describe memory inside the registered range") {
-  const auto bytes = sample().to_bytes();
-  testing::for_each_truncation(bytes, [](const std::vector<std::byte>& damaged) {
-    CHECK_THROWS_AS(RemoteMemory::from_bytes(damaged), ProtocolError);
-  });
-  testing::for_each_bit_flip(bytes, [](const std::vector<std::byte>& damaged) {
-    try {
-      const RemoteMemory memory = RemoteMemory::from_bytes(damaged);
-      const Extent extent = memory.layout.extent();
-      CHECK((extent.begin == extent.end ||
-             (extent.begin >= memory.begin && extent.end <= memory.end)));
-    } catch (const ProtocolError&) {
-      CHECK(true);  // refused with the type for damaged bytes
-    }
-  });
-}
 
 TEST_CASE("an array that leaves its registered range is refused") {
   RemoteMemory memory = sample();

@@ -2,7 +2,6 @@
 // like an adapter, with nothing in between.
 #include <doctest/doctest.h>
 
-#include <set>
 #include <thread>
 #include <vector>
 
@@ -109,32 +108,6 @@ TEST_CASE_FIXTURE(Direct, "a note comes behind its data, many times around the r
     REQUIRE(is_filled(pair.b, 0, 300, round));
     done(ticket);
   }
-}
-
-TEST_CASE_FIXTURE(Direct, "each atomic of several threads has its own old value") {
-  constexpr std::uint32_t kThreads = 4;
-  const std::uint32_t each = way.ring.blocks;
-  std::fill_n(pair.b.buffer.get(), 8, std::byte{0});
-  std::vector<std::vector<std::uint64_t>> old(kThreads);
-  std::atomic<int> failures = 0;
-  std::vector<std::thread> threads;
-  for (std::uint32_t number = 0; number < kThreads; ++number) {
-    threads.emplace_back([&, number] {
-      for (std::uint32_t i = 0; i < each; ++i) {
-        std::uint64_t before = 0;
-        if (calls.fetch_add(0, 1, before) != Status::ok) ++failures;
-        old[number].push_back(before);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  REQUIRE(failures == 0);
-  std::set<std::uint64_t> all;
-  for (const auto& list : old) all.insert(list.begin(), list.end());
-  CHECK(all.size() == std::size_t{kThreads} * each);
-  std::uint64_t before = 0;
-  REQUIRE(calls.compare_swap(0, kThreads * each, 5, before) == Status::ok);
-  CHECK(before == kThreads * each);
 }
 
 TEST_CASE_FIXTURE(Direct, "what the adapter refuses fails all that follows") {

@@ -16,28 +16,6 @@ TEST_CASE("what is in use cannot be destroyed") {
   CHECK(soft().close_device(side.context) == EBUSY);
 }
 
-TEST_CASE("the device describes itself") {
-  Side side;
-  ibv_device_attr device;
-  REQUIRE(soft().query_device(side.context, &device) == 0);
-  CHECK(device.phys_port_cnt == 1);
-  CHECK(device.atomic_cap == IBV_ATOMIC_HCA);
-  CHECK(device.max_qp_wr >= 4096);
-  ibv_port_attr port{};
-  REQUIRE(soft().query_port(side.context, 1, &port) == 0);
-  CHECK(port.state == IBV_PORT_ACTIVE);
-  CHECK(port.link_layer == IBV_LINK_LAYER_ETHERNET);
-  CHECK(port.active_mtu == IBV_MTU_4096);
-  CHECK(port.max_msg_sz == 1u << 30);
-  CHECK(soft().query_port(side.context, 2, &port) == EINVAL);
-  ibv_gid gid;
-  CHECK(soft().query_gid(side.context, 1, 1, &gid) == -1);
-  CHECK(errno == EINVAL);
-  __be16 pkey;
-  REQUIRE(soft().query_pkey(side.context, 1, 0, &pkey) == 0);
-  CHECK(pkey == 0xffff);
-}
-
 TEST_CASE("devices are found by interface and address") {
   using zerohop::softhca::canonical_name;
   CHECK(canonical_name("soft0") == "soft0");

@@ -253,48 +253,6 @@ constexpr bool kThreadSanitizer = true;
 constexpr bool kThreadSanitizer = false;
 #endif
 
-TEST_CASE("a forked child opens the device for itself" * doctest::skip(kThreadSanitizer)) {
-  Side before;
-  int sockets[2];
-  const pid_t child = in_child(sockets, [](int) {
-    Pair own;
-    own.b.receive(1, 0, 8);
-    if (own.a.post_message(2, {own.a.sge(0, 8)}) != 0) return 1;
-    return own.b.wait().wr_id == 1 && own.a.wait().wr_id == 2 ? 0 : 2;
-  });
-  CHECK(exit_code(child) == 0);
-  ::close(sockets[0]);
-}
-
-TEST_CASE("five hundred connections in one process all work") {
-  // Two queue pairs per connection: a thousand in this process. Small queues, as for an idle peer.
-  const SideOptions small{
-      .depth = 8, .sge = 1, .inline_bytes = 32, .completions = 64, .nbytes = 64};
-  constexpr int kConnections = 500;
-  ibv_context* near_context = open_soft0();
-  ibv_context* far_context = open_soft0();
-  {
-    std::vector<std::unique_ptr<Side>> near;
-    std::vector<std::unique_ptr<Side>> far;
-    for (int i = 0; i < kConnections; ++i) {
-      near.push_back(std::make_unique<Side>(small, near_context));
-      far.push_back(std::make_unique<Side>(small, far_context));
-      near.back()->connect(far.back()->address());
-    }
-    for (int i = 0; i < kConnections; ++i) far[i]->connect(near[i]->address());
-    for (int i = 0; i < kConnections; ++i) {
-      far[i]->receive(static_cast<std::uint64_t>(i), 0, 8);
-      REQUIRE(near[i]->post_message(static_cast<std::uint64_t>(i), {near[i]->sge(0, 8)}) == 0);
-    }
-    for (int i = 0; i < kConnections; ++i) {
-      REQUIRE(far[i]->wait().wr_id == static_cast<std::uint64_t>(i));
-      REQUIRE(near[i]->wait().status == IBV_WC_SUCCESS);
-    }
-  }
-  CHECK(soft().close_device(near_context) == 0);
-  CHECK(soft().close_device(far_context) == 0);
-}
-
 // ThreadSanitizer otherwise ends every child of a process with threads; these children start their
 // own.
 extern "C" __attribute__((visibility("default"))) const char* __tsan_default_options();

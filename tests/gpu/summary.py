@@ -52,7 +52,7 @@ def bench_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def table(summary: dict[str, Any]) -> str:
-    """Of all rows, in Markdown: a line each."""
+    """In Markdown: a line a row, and of benchmarks a line a figure, with all contenders."""
     machine = summary["machine"]
     packages = ", ".join(f"{name} {version}" for name, version in machine["packages"].items())
     lines = [
@@ -64,17 +64,28 @@ def table(summary: dict[str, Any]) -> str:
         "| test | of | figures |",
         "|---|---|---|",
     ]
+    of_benchmarks: dict[tuple[str, ...], dict[str, Any]] = {}
     for row in summary["rows"]:
+        if "impl" in row:
+            if row["metric"] not in ("p90", "p99", "mean"):  # the median tells enough
+                names = ("suite", "metric", "unit", "nbytes", "memory")
+                of = "; ".join(f"{name} {row[name]}" for name in names)
+                of_benchmarks.setdefault((row["test"], of), {})[row["impl"]] = row["value"]
+            continue
         given = {name: value for name, value in row.items() if name != "test"}
-        of = [
-            f"{name} {_shown(each)}" for name, each in given.items() if not _is_figure(name, each)
-        ]
-        figures = [
-            f"{name} {_shown(each)}" for name, each in given.items() if _is_figure(name, each)
-        ]
-        cells = (row["test"], "; ".join(of), "; ".join(figures))
-        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
+        figures = {name: each for name, each in given.items() if _is_figure(name, each)}
+        others = {name: each for name, each in given.items() if name not in figures}
+        lines.append(_line(row["test"], _cell(others), _cell(figures)))
+    lines += [_line(*key, _cell(figures)) for key, figures in of_benchmarks.items()]
     return "\n".join(lines) + "\n"
+
+
+def _line(*cells: str) -> str:
+    return "| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |"
+
+
+def _cell(values: dict[str, Any]) -> str:
+    return "; ".join(f"{name} {_shown(each)}" for name, each in values.items())
 
 
 def _is_figure(name: str, value: object) -> bool:

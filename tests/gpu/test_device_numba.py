@@ -15,7 +15,7 @@ import zerohop as zh
 from device_kernels import fetch
 from far_side import POISON
 from frameworks import COMPILER, usable
-from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends
+from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, poison
 
 usable(COMPILER, "numba-cuda")
 zn = usable("zerohop.numba", "numba-cuda")
@@ -48,11 +48,7 @@ def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 @pytest.fixture
 def ends(lasting: Ends) -> Ends:
-    """The same for all tests, with fresh content."""
-    lasting.array.fill_(POISON)
-    torch.cuda.synchronize()
-    lasting.far.run("array.fill_(0xA5)")
-    return lasting
+    return poison(lasting)
 
 
 def call(kernel: Any, threads: int, *arguments: Any) -> list[int]:

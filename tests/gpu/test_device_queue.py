@@ -103,47 +103,90 @@ def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
         yield ends
 
 
-@pytest.fixture
-def ends(lasting: Ends) -> Ends:
-    """The same for all tests, with fresh content."""
+def poison(lasting: Ends) -> Ends:
+    """The same for all tests of a file, with fresh content."""
     lasting.array.fill_(POISON)
     torch.cuda.synchronize()
     lasting.far.run("array.fill_(0xA5)")
     return lasting
 
 
-def test_put_at_random_places(ends: Ends) -> None:
+@pytest.fixture
+def ends(lasting: Ends) -> Ends:
+    return poison(lasting)
+
+
+def check_puts(ends: Ends, times: int) -> None:
     rng = random.Random(5)
     expected = np.full(NBYTES, POISON, np.uint8)
     ours = np.random.default_rng(5).integers(0, 256, NBYTES, np.uint8)
     ends.array.copy_(torch.from_numpy(ours))
     torch.cuda.synchronize()
-    for _ in range(300):
+    kernel = "put_one" if ends.queue.way == "mapped" else "put_done"
+    for _ in range(times):
         team, threads = rng.choice(list(TEAMS.items()))
         nbytes = rng.choice([0, 1, 3, 8, 100, rng.randrange(70_000)])
         to, start = (rng.randrange(NBYTES - nbytes + 1) for _ in range(2))
         arguments = (ends.queue.value, i32(team), u64(to), u64(start), u64(nbytes))
-        assert ends.call("put_one", 1, threads, *arguments)[0] == OK
+        assert ends.call(kernel, 1, threads, *arguments)[0] == OK
         expected[to : to + nbytes] = ours[start : start + nbytes]
     there = ends.far.run("answer = array.cpu().numpy()")
     assert (there == expected).all()
 
 
-def test_get_at_random_places(ends: Ends) -> None:
+def check_gets(ends: Ends, times: int) -> None:
     rng = random.Random(6)
     theirs = np.random.default_rng(6).integers(0, 256, NBYTES, np.uint8)
     ends.far.run(
-        f"array.copy_(torch.from_numpy(np.random.default_rng(6).integers(0, 256, {NBYTES}, np.uint8)))"
+        f"array.copy_(torch.from_numpy(np.random.default_rng(6).integers(0, 256, {NBYTES}, np.uint8)));"
+        "torch.cuda.synchronize()"
     )
     expected = np.full(NBYTES, POISON, np.uint8)
-    for _ in range(300):
+    kernel = "get_one" if ends.queue.way == "mapped" else "get_done"
+    for _ in range(times):
         team, threads = rng.choice(list(TEAMS.items()))
         nbytes = rng.choice([0, 1, 5, 16, 333, rng.randrange(70_000)])
         start, to = (rng.randrange(NBYTES - nbytes + 1) for _ in range(2))
         arguments = (ends.queue.value, i32(team), u64(start), u64(to), u64(nbytes))
-        assert ends.call("get_one", 1, threads, *arguments)[0] == OK
+        assert ends.call(kernel, 1, threads, *arguments)[0] == OK
         expected[to : to + nbytes] = theirs[start : start + nbytes]
     assert (ends.array.cpu().numpy() == expected).all()
+
+
+def check_notifications(ends: Ends, team: int) -> None:
+    threads = TEAMS[team]
+    ends.far.begin(
+        f"kernels.wait_any(1, {threads}, board.value, i32({team}), u32(3), u32(5), u64({PATIENCE}), i32(1), status);"
+        "answer = fetch(status).tolist()"
+    )
+    ends.array.fill_(9)
+    torch.cuda.synchronize()
+    whole = (ends.queue.value, i32(team), u64(64), u64(0), u64(100), u32(6), u32(77))
+    assert ends.call("put_notify_one", 1, threads, *whole)[0] == OK
+    assert ends.far.finish()[:3] == [OK, 6, 77]
+    assert ends.far.run("answer = int((array[64:164] == 9).sum())") == 100
+
+
+def write_rounds(ends: Ends, blocks: int, rounds: int, nbytes: int, patience: int) -> None:
+    """Persistent kernels in the default streams of both, which nothing may wait for."""
+    ends.far.begin(
+        "bad = cupy.zeros(1, 'uint64'); status.fill(0);"
+        f"kernels.check_rounds({blocks}, 64, queue.value, board.value, u32({rounds}), u32({nbytes}), u32(100),"
+        f" u64({patience}), status, bad); answer = (int(fetch(status)[0]), int(bad[0]))"
+    )
+    ends.status.fill(0)
+    what = (ends.queue.value, ends.board.value, u32(rounds), u32(nbytes), u32(100), u64(patience))
+    ends.kernels.write_rounds(blocks, 64, *what, ends.status)
+    assert int(fetch(ends.status)[0]) == OK
+    assert ends.far.finish() == (OK, 0)
+
+
+def test_put_at_random_places(ends: Ends) -> None:
+    check_puts(ends, 300)
+
+
+def test_get_at_random_places(ends: Ends) -> None:
+    check_gets(ends, 300)
 
 
 @pytest.mark.parametrize("team", TEAMS)
@@ -190,28 +233,7 @@ def test_rights_are_kept() -> None:
 
 @pytest.mark.parametrize("team", TEAMS)
 def test_notifications_between_kernels(ends: Ends, team: int) -> None:
-    threads = TEAMS[team]
-    ends.far.begin(
-        f"kernels.wait_any(1, {threads}, board.value, i32({team}), u32(3), u32(5), u64({PATIENCE}), i32(1), status);"
-        "answer = fetch(status).tolist()"
-    )
-    ends.array.fill_(9)
-    torch.cuda.synchronize()
-    got = ends.call(
-        "put_notify_one",
-        1,
-        threads,
-        ends.queue.value,
-        i32(team),
-        u64(64),
-        u64(0),
-        u64(100),
-        u32(6),
-        u32(77),
-    )
-    assert got[0] == OK
-    assert ends.far.finish()[:3] == [OK, 6, 77]
-    assert ends.far.run("answer = int((array[64:164] == 9).sum())") == 100
+    check_notifications(ends, team)
 
 
 def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
@@ -327,17 +349,9 @@ def test_a_wait_ends_when_the_peer_is_killed() -> None:
 
 def check_a_kill(ends: Ends) -> None:
     ends.status.fill(-1)
-    ends.kernels.wait_any(
-        1,
-        32,
-        ends.board.value,
-        i32(WARP),
-        u32(30),
-        u32(1),
-        u64(30_000_000_000),
-        i32(1),
-        ends.status,
-    )
+    patience = u64(30_000_000_000)
+    what = (ends.board.value, i32(WARP), u32(30), u32(1), patience, i32(1))
+    ends.kernels.wait_any(1, 32, *what, ends.status)
     os.kill(ends.far.process.pid, signal.SIGKILL)
     ends.far.process.join(30)
     torch.cuda.synchronize()

@@ -1,7 +1,6 @@
 """Kernels whose entries a thread of the host or a device carries out, between two processes."""
 
 import os
-import random
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -9,11 +8,23 @@ from typing import Any
 import cupy
 import numpy as np
 import pytest
-import torch
-import zerohop as zh
 from device_kernels import BLOCK, FAILED, MISALIGNED, NOT_ALLOWED, OK, OUT_OF_BOUNDS, fetch
-from far_side import POISON
-from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, i32, u32, u64
+from test_device_queue import (
+    NBYTES,
+    PATIENCE,
+    TEAMS,
+    THEIRS,
+    Ends,
+    both_ends,
+    check_gets,
+    check_notifications,
+    check_puts,
+    i32,
+    poison,
+    u32,
+    u64,
+    write_rounds,
+)
 
 WAYS = {
     "proxy": "a thread of this process carries out",
@@ -32,11 +43,7 @@ def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 @pytest.fixture
 def ends(lasting: Ends) -> Ends:
-    """The same for all tests, with fresh content."""
-    lasting.array.fill_(POISON)
-    torch.cuda.synchronize()
-    lasting.far.run("array.fill_(0xA5)")
-    return lasting
+    return poison(lasting)
 
 
 def test_it_says_so(ends: Ends) -> None:
@@ -45,38 +52,11 @@ def test_it_says_so(ends: Ends) -> None:
 
 
 def test_put_at_random_places(ends: Ends) -> None:
-    rng = random.Random(5)
-    expected = np.full(NBYTES, POISON, np.uint8)
-    ours = np.random.default_rng(5).integers(0, 256, NBYTES, np.uint8)
-    ends.array.copy_(torch.from_numpy(ours))
-    torch.cuda.synchronize()
-    for _ in range(100):
-        team, threads = rng.choice(list(TEAMS.items()))
-        nbytes = rng.choice([0, 1, 3, 8, 100, rng.randrange(70_000)])
-        to, start = (rng.randrange(NBYTES - nbytes + 1) for _ in range(2))
-        arguments = (ends.queue.value, i32(team), u64(to), u64(start), u64(nbytes))
-        assert ends.call("put_done", 1, threads, *arguments)[0] == OK
-        expected[to : to + nbytes] = ours[start : start + nbytes]
-    there = ends.far.run("answer = array.cpu().numpy()")
-    assert (there == expected).all()
+    check_puts(ends, 100)
 
 
 def test_get_at_random_places(ends: Ends) -> None:
-    rng = random.Random(6)
-    theirs = np.random.default_rng(6).integers(0, 256, NBYTES, np.uint8)
-    ends.far.run(
-        f"array.copy_(torch.from_numpy(np.random.default_rng(6).integers(0, 256, {NBYTES}, np.uint8)));"
-        "torch.cuda.synchronize()"
-    )
-    expected = np.full(NBYTES, POISON, np.uint8)
-    for _ in range(100):
-        team, threads = rng.choice(list(TEAMS.items()))
-        nbytes = rng.choice([0, 1, 5, 16, 333, rng.randrange(70_000)])
-        start, to = (rng.randrange(NBYTES - nbytes + 1) for _ in range(2))
-        arguments = (ends.queue.value, i32(team), u64(start), u64(to), u64(nbytes))
-        assert ends.call("get_done", 1, threads, *arguments)[0] == OK
-        expected[to : to + nbytes] = theirs[start : start + nbytes]
-    assert (ends.array.cpu().numpy() == expected).all()
+    check_gets(ends, 100)
 
 
 @pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (1, 32), (1, 50), (4, 128)])
@@ -94,41 +74,11 @@ def test_threads_put_at_once(ends: Ends, blocks: int, threads: int) -> None:
 
 @pytest.mark.parametrize("team", TEAMS)
 def test_notifications_between_kernels(ends: Ends, team: int) -> None:
-    threads = TEAMS[team]
-    ends.far.begin(
-        f"kernels.wait_any(1, {threads}, board.value, i32({team}), u32(3), u32(5), u64({PATIENCE}), i32(1), status);"
-        "answer = fetch(status).tolist()"
-    )
-    ends.array.fill_(9)
-    torch.cuda.synchronize()
-    whole = (ends.queue.value, i32(team), u64(64), u64(0), u64(100), u32(6), u32(77))
-    assert ends.call("put_notify_one", 1, threads, *whole)[0] == OK
-    assert ends.far.finish()[:3] == [OK, 6, 77]
-    assert ends.far.run("answer = int((array[64:164] == 9).sum())") == 100
+    check_notifications(ends, team)
 
 
 def test_data_is_there_before_its_notification(ends: Ends) -> None:
-    """Persistent kernels in the default streams of both, which nothing may wait for."""
-    blocks, rounds, nbytes = 4, 300, 4000
-    ends.far.begin(
-        "bad = cupy.zeros(1, 'uint64'); status.fill(0);"
-        f"kernels.check_rounds({blocks}, 64, queue.value, board.value, u32({rounds}), u32({nbytes}), u32(100),"
-        f" u64({PATIENCE}), status, bad); answer = (int(fetch(status)[0]), int(bad[0]))"
-    )
-    ends.status.fill(0)
-    ends.kernels.write_rounds(
-        blocks,
-        64,
-        ends.queue.value,
-        ends.board.value,
-        u32(rounds),
-        u32(nbytes),
-        u32(100),
-        u64(PATIENCE),
-        ends.status,
-    )
-    assert int(fetch(ends.status)[0]) == OK
-    assert ends.far.finish() == (OK, 0)
+    write_rounds(ends, blocks=4, rounds=300, nbytes=4000, patience=PATIENCE)
 
 
 def test_atomics_in_memory_of_the_host(ends: Ends) -> None:
@@ -161,11 +111,3 @@ def test_calls_fail_when_the_peer_is_killed(way: str) -> None:
             status = ends.call("put_done", 1, 256, *one)[0]
         assert status == FAILED
         assert ends.queue.error
-
-
-def test_what_has_no_way(ends: Ends) -> None:
-    with pytest.raises(ValueError, match="must lie on a GPU"):
-        ends.peer.device_queue(ends.ep.empty(16, "uint8"), ends.peer["far"], way=ends.queue.way)
-    ends.far.run('ep.share("host", ep.empty(16, "uint8"))')
-    with pytest.raises(zh.RouteUnavailable, match="because it is the host's"):
-        ends.peer.device_queue(ends.memory, ends.peer["host"], way="mapped")

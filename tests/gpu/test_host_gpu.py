@@ -147,32 +147,6 @@ def test_the_routes_say_what_copies(far_gpu: Any, far_host: Any) -> None:
     assert page_locked(peer) >= NBYTES
 
 
-@pytest.mark.parametrize("to_gpu", [True, False])
-def test_lists_columns_and_pages(far_gpu: Any, far_host: Any, to_gpu: bool) -> None:
-    ep, peer, far = far_gpu if to_gpu else far_host
-    there = peer["array"].reshape(1024, 4096)
-    source = random_bytes(NBYTES).view(1024, 4096)
-    kept = source if to_gpu else source.to("cuda:0")
-    local = ep.register(kept)
-    order = random.Random(1).sample(range(1024), 1024)
-    peer.write_many([(local[i], there[order[i]]) for i in range(1024)], require="p2p").wait()
-    wanted = torch.empty_like(source)
-    wanted[order] = source
-    assert torch.equal(far_content(far).view(1024, 4096), wanted)
-    peer.write(local[:, 3:10], there[:, 1001:1008], require="p2p").wait()
-    wanted[:, 1001:1008] = source[:, 3:10]
-    assert torch.equal(far_content(far).view(1024, 4096), wanted)
-    ours, theirs = torch.randperm(1024)[:1000], torch.randperm(1024)[:1000]
-    peer.write_pages(local, there, ours, theirs, require="p2p").wait()
-    wanted[theirs] = source[ours]
-    assert torch.equal(far_content(far).view(1024, 4096), wanted)
-    back = torch.zeros_like(kept)
-    peer.read_pages(there, ep.register(back), theirs, ours, require="p2p").wait()
-    expected = torch.zeros_like(source)
-    expected[ours] = wanted[theirs]
-    assert torch.equal(back.cpu(), expected)
-
-
 def test_read_only_arrays(far_gpu: Any, tmp_path: Path, rows: Any) -> None:
     """Of NumPy, whose pages could be written, and pages that are mapped to be read only."""
     ep, peer, far = far_gpu

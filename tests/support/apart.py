@@ -1,4 +1,4 @@
-"""One of two processes in networks of their own: run as `python -m support.apart PLACE FD FD FD` by support.network.
+"""One of two processes in networks of their own: run as `python -m support.apart FD FD FD PLACE` by support.network.
 
 Both have memory for the other (support.keeper) over pipes that no network carries.
 """
@@ -9,7 +9,6 @@ import errno
 import sys
 import time
 from multiprocessing.connection import Connection
-from typing import Any
 
 import numpy as np
 import zerohop as zh
@@ -19,6 +18,7 @@ from support.keeper import Keeper, keep
 from support.link import DEFAULT_TIMEOUT, Link, until
 from support.network import host
 from support.operations import OPERATIONS, Stage
+from support.spawned import obey
 
 _COUNT = 1000  # elements that are compared
 
@@ -27,10 +27,15 @@ class End:
     """asks, serves: over which this end has memory made at the other, and makes it."""
 
     def __init__(self, place: int, asks: Link, serves: Link) -> None:
-        self.keeper, self._serves = Keeper(asks), serves
-        device = f"soft0@{host('data', place)}"
-        self.ep = zh.Endpoint(device, host=host("control", place), timeout=30.0)
+        self.keeper, self._serves, self._place = Keeper(asks), serves, place
         self._pending: dict[str, Attempt] = {}
+
+    def here(self) -> None:
+        """It runs: now it can be given its network."""
+
+    def open(self) -> None:
+        device = f"soft0@{host('data', self._place)}"
+        self.ep = zh.Endpoint(device, host=host("control", self._place), timeout=30.0)
 
     def address(self) -> bytes:
         return self.ep.address
@@ -98,20 +103,10 @@ def _ending(attempt: Attempt) -> str:
 
 
 def main() -> None:
-    place, *descriptors = map(int, sys.argv[1:])
-    orders, asks, serves = (Link(Connection(each)) for each in descriptors)
-    orders.send("here")
-    call, arguments = orders.recv()
-    assert call == "open"
-    end = End(place, asks, serves)
-    value: Any = None
-    while True:
-        orders.send(value)
-        call, arguments = orders.recv(600)
-        try:
-            value = getattr(end, call)(*arguments)
-        except BaseException as error:  # noqa: BLE001  the test looks at it
-            value = error
+    *descriptors, place = map(int, sys.argv[1:])
+    control, asks, serves = map(Connection, descriptors)
+    end = End(place, Link(asks), Link(serves))
+    obey(control, lambda name, *given: getattr(end, name)(*given))
 
 
 if __name__ == "__main__":

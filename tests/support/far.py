@@ -103,7 +103,7 @@ def serve(orders: Connection) -> None:
     """One partner, from its start to the end of the connection for orders."""
     with orders:
         with dial(orders.recv()) as control:
-            process = Spawned(control.fileno())
+            process = Spawned("support.worker", control.fileno())
         try:
             orders.send(process.pid)
             with suppress(EOFError, ConnectionResetError):  # the test has ended

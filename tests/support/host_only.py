@@ -27,7 +27,6 @@ HOST_ONLY: dict[str, str] = {
     "test_segment_lost.py": NO_ARRAY,
     "test_segment_mistakes.py": NO_ARRAY,
     "test_segment_slots.py": NO_ARRAY,
-    "test_sleeping.py": NO_ARRAY,
     "test_world.py": NO_ARRAY,
     "test_world_mpi.py": NO_ARRAY,
     "test_world_runs.py": NO_ARRAY,

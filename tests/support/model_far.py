@@ -5,18 +5,15 @@ Run as `python -m support.model_far FD`; orders and answers go over that connect
 
 from __future__ import annotations
 
-import subprocess
 import sys
-from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from typing import Any
 
 import numpy as np
 import zerohop as zh
 
-from support.link import START_TIMEOUT, Link, until
+from support.link import until
 from support.patience import patient
-from support.spawned import environment_of
+from support.spawned import obey
 
 MARGIN = 4096  # bytes on both sides that nobody is given
 NBYTES = 256 << 10
@@ -111,50 +108,10 @@ class Far:
         until(lambda: len(self._ep.peers) <= 1, "earlier connections end")
 
 
-class FarProcess:
-    """The process, as the test has it. Calls of unknown methods are orders."""
-
-    def __init__(self) -> None:
-        ours, theirs = Pipe()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-m", "support.model_far", str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                env=environment_of(),
-            )
-        self.link = Link(ours)
-        self._ready = False
-
-    def await_ready(self) -> FarProcess:
-        if not self._ready:
-            assert self.link.recv(START_TIMEOUT) == "ready"
-        self._ready = True
-        return self
-
-    def order(self, name: str, *arguments: Any) -> None:
-        self.link.send((name, *arguments))
-
-    def ask(self, name: str, *arguments: Any) -> Any:
-        self.order(name, *arguments)
-        return self.link.recv()
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        self.link.close()
-
-
 def main() -> None:
     control = Connection(int(sys.argv[1]))
     far = Far(control)
-    control.send("ready")
-    while True:
-        try:
-            name, *arguments = control.recv()
-        except EOFError:
-            return
-        control.send(getattr(far, name)(*arguments))
+    obey(control, lambda name, *given: getattr(far, name)(*given))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,9 @@ import numpy as np
 import zerohop as zh
 from hypothesis.stateful import RuleBasedStateMachine
 
-from support.model_far import COUNTERS, GUARD, MARGIN, NBYTES, OPTIONS, FarProcess
+from support.model_far import COUNTERS, GUARD, MARGIN, NBYTES, OPTIONS
 from support.patience import LOST_WITHIN, patient
+from support.spawned import Told
 
 WAIT = patient(10.0)  # seconds; the bound that the waits below are given
 BOUND = WAIT + LOST_WITHIN + patient(5.0)  # of each of them, on a busy machine
@@ -23,8 +24,8 @@ class Ends(RuleBasedStateMachine):
     """`far` and `counters` are what the far end's memory must hold; a failed call leaves several answers."""
 
     outcomes: ClassVar[Counter[str]] = Counter()
-    process: FarProcess | None = None
-    spare: FarProcess | None = None
+    process: Told | None = None
+    spare: Told | None = None
 
     def open(self) -> None:
         if self.ep is not None:
@@ -37,8 +38,8 @@ class Ends(RuleBasedStateMachine):
     def start(self) -> None:
         """A far end with fresh memory."""
         if Ends.process is None:
-            Ends.process = (Ends.spare or FarProcess()).await_ready()
-            Ends.spare = FarProcess()
+            Ends.process = Ends.spare or Told("support.model_far")
+            Ends.spare = Told("support.model_far")
         self.faults: dict[str, str | None] = {"near": None, "far": None}
         self.address, memory, counters = self.ask("begin", self.mapped)
         self.remote, self.remote_counters = map(zh.RemoteMemory.from_bytes, (memory, counters))
@@ -148,7 +149,7 @@ class Ends(RuleBasedStateMachine):
     @staticmethod
     def forget() -> None:
         if Ends.process is not None:
-            Ends.process.kill()
+            Ends.process.discard()
         Ends.process = None
 
     def teardown(self) -> None:

@@ -6,12 +6,9 @@ What is sent over a wire that is cut vanishes in the bridge between; no end sees
 from __future__ import annotations
 
 import subprocess
-import sys
-from multiprocessing import Pipe
-from typing import Any
 
-from support.link import DEFAULT_TIMEOUT, START_TIMEOUT, Link
-from support.spawned import environment_of
+from support.link import DEFAULT_TIMEOUT
+from support.spawned import Told
 
 WIRES = ("data", "control")
 _ENTER = ["nsenter", "--user", "--net", "--preserve-credentials", "--target"]
@@ -82,38 +79,10 @@ class Network:
         self._hub.stdout.close()
 
 
-class Place:
+def place(network: Network, number: int, opposite: list[int]) -> Told:
     """A process that does what it is told (support.apart), at that place of the network. opposite: descriptors to the other."""
-
-    def __init__(self, network: Network, place: int, opposite: list[int]) -> None:
-        ours, theirs = Pipe()
-        self._link = Link(ours)
-        with theirs:
-            descriptors = [theirs.fileno(), *opposite]
-            command = [*_ENTER, str(network.hub), "unshare", "--net", sys.executable, "-m"]
-            self._process = subprocess.Popen(
-                [*command, "support.apart", str(place), *map(str, descriptors)],
-                pass_fds=descriptors,
-                env=environment_of(),
-            )
-        assert self._link.recv(START_TIMEOUT) == "here"
-        network.join(place, self._process.pid)
-
-    def begin(self, call: str, *arguments: Any) -> None:
-        self._link.send((call, arguments))
-
-    def finish(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
-        """What the call returned, or raises what it raised."""
-        value = self._link.recv(timeout)
-        if isinstance(value, BaseException):
-            raise value
-        return value
-
-    def __call__(self, call: str, *arguments: Any) -> Any:
-        self.begin(call, *arguments)
-        return self.finish()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.wait(DEFAULT_TIMEOUT)
-        self._link.close()
+    enter = [*_ENTER, str(network.hub), "unshare", "--net"]
+    told = Told("support.apart", number, more=opposite, enter=enter)
+    told.ask("here")  # it is in that network by now
+    network.join(number, told.pid)
+    return told

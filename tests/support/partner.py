@@ -39,7 +39,7 @@ class WorkerProcess:
         self.environment = self.environment_now()
         self.control, theirs = Pipe()
         with theirs:
-            self.process: Spawned | FarProcess = Spawned(theirs.fileno())
+            self.process: Spawned | FarProcess = Spawned("support.worker", theirs.fileno())
         self._ready = False
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""A process that runs support.worker on this host: watched, signalled, asked where it is, put away."""
+"""A process of this host that runs a module of the tests: watched, signalled, asked where it is, put away."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from support.link import DEFAULT_TIMEOUT, until
+from support.link import DEFAULT_TIMEOUT, START_TIMEOUT, Link, LinkClosed, until
 
 TESTS = Path(__file__).resolve().parent.parent
 
@@ -23,13 +27,23 @@ def environment_of() -> dict[str, str]:
 
 
 class Spawned:
-    """Starts at once. `control` is the descriptor over which it takes its cases; it is inherited."""
+    """`python -m MODULE CONTROL ARGUMENTS`, at once. control: a descriptor, which is inherited, as those in `more` are.
 
-    def __init__(self, control: int) -> None:
+    enter: a command that starts it, such as nsenter.
+    """
+
+    def __init__(
+        self,
+        module: str,
+        control: int,
+        *arguments: object,
+        more: Sequence[int] = (),
+        enter: Sequence[str] = (),
+    ) -> None:
         self._stderr: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  discard() closes it
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "support.worker", str(control)],
-            pass_fds=[control],
+            [*enter, sys.executable, "-m", module, *map(str, (control, *more, *arguments))],
+            pass_fds=[control, *more],
             stdin=subprocess.DEVNULL,
             stderr=self._stderr,
             env=environment_of(),
@@ -39,13 +53,14 @@ class Spawned:
     def pid(self) -> int:
         return self._process.pid
 
-    def signal(self, number: int) -> None:
-        """Sends a signal; of those that stop and kill, returns when they have done so."""
+    def signal(self, number: int) -> float:
+        """Of those that stop and kill, returns when they have done so: at that time.monotonic()."""
         self._process.send_signal(number)
         if number == signal.SIGSTOP:
             until(lambda: is_stopped(self.pid), "the partner has stopped")
         if number == signal.SIGKILL:
             self.await_end()
+        return time.monotonic()
 
     def await_end(self) -> None:
         self._process.wait(DEFAULT_TIMEOUT)
@@ -67,6 +82,50 @@ class Spawned:
         self._process.kill()
         self.await_end()
         self._stderr.close()
+
+
+class Told(Spawned):
+    """One that does what it is told, a call at a time: its module hands the other end of `link` to obey()."""
+
+    def __init__(self, module: str, *arguments: object, **options: Any) -> None:
+        ours, theirs = Pipe()
+        self.link = Link(ours)
+        with theirs:
+            super().__init__(module, theirs.fileno(), *arguments, **options)
+
+    def tell(self, call: str, *arguments: Any) -> None:
+        self.link.send((call, arguments))
+
+    def answer(self, timeout: float = START_TIMEOUT) -> Any:
+        """Of the last call that has not been answered; an exception is returned, too."""
+        try:
+            return self.link.recv(timeout)
+        except LinkClosed as error:
+            raise LinkClosed(self.last_words()) from error
+
+    def ask(self, call: str, *arguments: Any) -> Any:
+        """What the call returned, or raises what it raised."""
+        self.tell(call, *arguments)
+        value = self.answer()
+        if isinstance(value, BaseException):
+            raise value
+        return value
+
+    def discard(self) -> None:
+        super().discard()
+        self.link.close()
+
+
+def obey(control: Connection, act: Callable[..., Any]) -> None:
+    """Makes each call that comes, as act(name, *arguments), until the test has left."""
+    with control, suppress(EOFError, ConnectionResetError, BrokenPipeError):
+        while True:
+            name, arguments = control.recv()
+            try:
+                value = act(name, *arguments)
+            except Exception as error:  # noqa: BLE001  the test looks at it
+                value = error
+            control.send(value)
 
 
 def is_stopped(pid: int) -> bool:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from zerohop.local import Link, Ranks
 
 from support.patience import patient
+from support.spawned import obey
 
 TIMEOUT = patient(20.0)  # seconds; of every group made for a test
-
-__all__ = ["TIMEOUT", "join", "torch_ranks"]
 
 
 def join(place: Path, rank: int, size: int, backend: str, seconds: float = TIMEOUT) -> None:
@@ -60,3 +61,20 @@ def torch_ranks(
     os.environ["OMP_NUM_THREADS"] = "1"
     arguments = (function, place, of or size, backend, args)
     return Ranks(_rank, size, *arguments, silence=patient(90))
+
+
+def main(descriptor: str, place: str, size: str) -> None:
+    """The last rank, to be killed: told to come, it makes a group with rank 0, and comes to a barrier of each."""
+    import torch.distributed as dist
+
+    def come() -> None:
+        join(Path(place), int(size) - 1, int(size), "zerohop", patient(60))
+        group = dist.new_group([0, int(size) - 1])
+        dist.barrier(group=group)
+        dist.barrier()
+
+    obey(Connection(int(descriptor)), lambda name: {"come": come}[name]())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -68,22 +68,6 @@ def test_owners_released_without_the_gil_go_back_through_the_main_thread(
     until(lambda: alive() is None, "the owner is released")
 
 
-def test_many_owners_released_at_once_by_many_threads_all_go_back() -> None:
-    sources = [np.zeros(1) for _ in range(2000)]
-    alive = [weakref.ref(source) for source in sources]
-    exports = [dlpack.take(ArrayView(source).__dlpack__()) for source in sources]
-    del sources
-    threads = [
-        threading.Thread(target=lambda n: [dlpack.delete(e) for e in exports[n::8]], args=(n,))
-        for n in range(8)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    until(lambda: all(reference() is None for reference in alive), "all owners are released")
-
-
 def test_the_next_import_releases_what_threads_have_left() -> None:
     """On a thread that is not the main one, which alone runs pending calls."""
     source = np.zeros(3)

@@ -45,10 +45,6 @@ def test_sizes_beyond_memory_are_left_out_and_named() -> None:
     assert plan.make_plan(Options(sizes=(MIB, GIB)), 1).sizes == (MIB,)
 
 
-def test_windows_hold_a_bounded_number_of_bytes() -> None:
-    assert [plan.window(n) for n in (0, 8, MIB, 16 * MIB, GIB)] == [64, 64, 32, 2, 2]
-
-
 def test_rows_are_a_list_with_a_header_first(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     write_json(path, header("soft", {"ucx": "1.13.1"}), [row(7e-6), row(2e9)])

@@ -70,14 +70,6 @@ def test_what_moved_is_shown_and_the_rest_is_counted(compared) -> None:
     assert "not shown" not in text
 
 
-@pytest.mark.parametrize("columns", [80, 50])
-def test_a_narrow_terminal_cuts_nothing_and_folds_no_change(compared, columns: int) -> None:
-    long = replace(RATE, test="write_many_latency", memory="checked device", driver="python")
-    _, text = compared([long], [to(long, 123.4567e12)], columns=columns)
-    assert {"+1234467.0%", "better"} <= set(text.split())
-    assert "\N{HORIZONTAL ELLIPSIS}" not in text
-
-
 def test_runs_that_are_not_alike_are_told_apart(compared) -> None:
     _, text = compared([LATENCY], [LATENCY], cpu="another one")
     assert "The runs differ in cpu: " in text

@@ -17,7 +17,7 @@ from support.gda_players import (
     stand_in_nvcc,
 )
 from zerohop.bench.gda import nvshmem, plan, suite
-from zerohop.bench.gda.kernels import NAMES, SOURCE, Kernels
+from zerohop.bench.gda.kernels import Kernels
 from zerohop.bench.p2p import suite as p2p
 from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
 from zerohop.bench.runner import run_suite
@@ -133,13 +133,6 @@ def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch: pytest.Monkey
         Kernels(0)
 
 
-def test_every_kernel_that_is_asked_for_is_in_the_source() -> None:
-    found = re.findall(
-        r'extern "C" __global__ void\s+(?:__launch_bounds__\(\d+\)\s+)?(\w+)\(', SOURCE.read_text()
-    )
-    assert sorted(found) == sorted(NAMES)
-
-
 def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -171,14 +164,3 @@ def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
         nvshmem.find_home()
     pips["nvidia.nvshmem"] = [home]
     assert nvshmem.find_home() == home
-
-
-def test_sizes_beyond_the_arena_are_left_out() -> None:
-    made = plan.gda_steps(Options(sizes=(8, 64 * MIB, 128 * MIB)), one_gpu=False)
-    sizes = {step.nbytes for step in made if step.test == "put_notify"}
-    assert sizes == {8, 64 * MIB}
-
-
-def test_teams_are_whole_warps() -> None:
-    threads = {8: 1, 64: 1, 512: 32, 4096: 256, 65536: 1024, MIB: 1024}
-    assert {nbytes: plan.threads_of(nbytes) for nbytes in threads} == threads

@@ -18,7 +18,7 @@ from support.bench_players import (
 )
 from zerohop.bench.p2p import plan, suite
 from zerohop.bench.plan import GIB, KIB, Options
-from zerohop.bench.runner import Absences, run_suite
+from zerohop.bench.runner import run_suite
 
 
 @pytest.fixture
@@ -85,16 +85,6 @@ def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatc
     assert re.search("stream to stream, one way <= 4.5 us not measured", text)
 
 
-@pytest.mark.usefixtures("stand_ins")
-def test_with_one_gpu_nccl_is_told_to_be_impossible(monkeypatch: pytest.MonkeyPatch) -> None:
-    options = Options(peers=("nccl",))
-    absences = Absences()
-    suite.entries(options, (0, 0), 64, absences)
-    assert (
-        absences.reasons["nccl", ""] == "NCCL takes one process per GPU, and there is one GPU here"
-    )
-
-
 def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
     options = Options(peers=("raw", "torch", "nccl"))
     assert plan.gpu_plan(options, 140 * GIB, 2).left_out == ()
@@ -103,14 +93,6 @@ def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
         arenas = 4 if gpus == 2 else 8
         assert arenas * 2 * max(made.sizes) <= 8 * GIB
         assert GIB in made.left_out
-
-
-def test_1_gib_is_mapped_in_short_runs_too_unless_memory_is_short() -> None:
-    assert plan.gpu_plan(Options(quick=True), 140 * GIB, 2).sizes == plan.QUICK_SIZES
-    assert plan.mapping_nbytes(140 * GIB) == GIB
-    short = plan.gpu_plan(Options(), 2 * GIB, 1)
-    arenas = 2 * 2 * max(short.sizes)
-    assert arenas + 2 * plan.mapping_nbytes(2 * GIB) <= 2 * GIB
 
 
 def test_an_arena_holds_what_every_test_moves() -> None:

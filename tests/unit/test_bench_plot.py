@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from zerohop.bench.plot import check_plot, draw, panels
+from zerohop.bench.plot import check_plot, draw
 from zerohop.bench.rows import Row
 from zerohop.bench.tables import Part, listed, over_sizes
 
@@ -23,12 +23,6 @@ ROWS = [
     *(row("write", nbytes, "bandwidth", nbytes * 2e6, "raw") for nbytes in (8, 64)),
     row("latency", 8, "p50", 1e-6),
 ]
-
-
-def test_a_panel_shows_ours_beside_the_peers_where_there_are_sizes_to_compare() -> None:
-    ours = {8: 8e6, 64: 64e6, 512: 512e6}
-    expected = {"zerohop Python": ours, "raw": {8: 16e6, 64: 128e6}}
-    assert panels(Part("", ROWS, TABLES, ())) == [(TABLES[0], expected)]
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
@@ -51,8 +45,3 @@ def test_parts_stand_side_by_side_with_their_names_above(tmp_path: Path) -> None
     shown = [f"<!-- {label} -->" in text for label in ("near", "far", "nothing here")]
     assert shown == [True, True, False]
     assert text.count("<!-- raw -->") == 1  # in one legend for both
-
-
-def test_one_size_alone_is_no_plot(tmp_path: Path) -> None:
-    assert not draw(tmp_path / "x.png", "bench", [Part("", ROWS[:1], TABLES, ())])
-    assert not (tmp_path / "x.png").exists()

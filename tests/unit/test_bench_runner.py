@@ -12,7 +12,7 @@ from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
 from zerohop.bench.progress import ERASE, Watch
 from zerohop.bench.rows import OURS
-from zerohop.bench.runner import Absences, Entry, Suite, conduct, run_suite
+from zerohop.bench.runner import Entry, Suite, conduct, run_suite
 from zerohop.bench.tables import over_sizes
 from zerohop.bench.workers import paced
 from zerohop.local import RankFailed
@@ -95,26 +95,6 @@ def test_everybody_takes_turns_and_all_is_taken_twice() -> None:
     ]
     assert (outcome.facts["device"], outcome.facts["ucx"]) == ("made up", "1.0")
     assert outcome.facts["settings"] == {"ucx": "A=b"}
-
-
-def test_one_player_may_have_several_drivers_and_names_and_own_tests() -> None:
-    diary: list[str] = []
-    player = Scripted(OURS, diary, [1.0] * 10)
-    entries = [
-        Entry(OURS, player, ("cpp", "python")),
-        Entry("tcp", player, ("cpp",), tests={"write": "tcp_stream"}),
-    ]
-    outcome = conduct(lambda options: suite(entries, turns=1), Options())
-    once = [
-        *(f"{OURS} write cpp", f"{OURS} write python", f"{OURS} tcp_stream cpp"),
-        *(f"{OURS} read cpp", f"{OURS} read python"),
-    ]
-    assert diary[1:-2] == once + once
-    assert {(r.impl, r.test) for r in outcome.rows} == {
-        (OURS, "write"),
-        (OURS, "read"),
-        ("tcp", "write"),
-    }
 
 
 def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
@@ -274,21 +254,7 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
     assert "about 6.0 min left" in watched(StringIO(), monkeypatch, 40.0)
 
 
-@pytest.mark.parametrize("stream", [StringIO, Terminal])
-def test_what_takes_less_than_two_seconds_shows_no_progress(stream, monkeypatch) -> None:
-    assert watched(stream(), monkeypatch, 0.1) == ""
-
-
 def test_on_a_terminal_there_is_one_line_that_is_gone_in_the_end(monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     *_, last, end = watched(Terminal(), monkeypatch, 3.0).split(ERASE)
     assert (last, end) == ("zerohop bench soft: 9 of 10, write 9 B, about 3 s left", "")
-
-
-def test_absences_are_told_once_and_only_with_a_reason() -> None:
-    absences = Absences()
-    for reason in ("first", "second"):
-        absences.note("ucx", "write", reason)
-    absences.note("ucx", "read", "")
-    assert absences.told() == [{"impl": "ucx", "test": "write", "reason": "first"}]
-    assert absences.covers("ucx", "read")

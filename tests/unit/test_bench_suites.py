@@ -13,10 +13,10 @@ from rich.console import Console
 from support.bench_players import FarPair, sentences
 from support.patience import patient
 from zerohop import _core
-from zerohop.bench import calls, host, pair, placement, plan, python, registration, verbs, wait
+from zerohop.bench import calls, host, pair, plan, python, registration, verbs, wait
 from zerohop.bench.command import COMMANDS
-from zerohop.bench.placement import FREE, PLACEMENTS
-from zerohop.bench.plan import KIB, MIB, Options, Order
+from zerohop.bench.placement import FREE, TOGETHER
+from zerohop.bench.plan import KIB, Options, Order
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import run_suite
 from zerohop.local import Ranks
@@ -99,24 +99,16 @@ def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.Monkey
     assert "targets" not in text
 
 
-def test_ping_pongs_of_large_messages_are_left_out() -> None:
-    made = plan.make_plan(Options(sizes=(8, 256 * MIB)), 256 * MIB)
-    large = [step for step in host.steps(made) if step.nbytes > plan.LARGE_NBYTES]
-    assert {step.test for step in large} == {"write", "read", "send"}
-    assert {step.turns for step in large} == {1}
-
-
 @pytest.mark.timeout(patient(400))
-def test_two_processes_wait_in_every_placement_and_jobs_beside_all_who_are_there(
+def test_two_processes_wait_where_they_are_placed_and_jobs_beside_all_who_are_there(
     tmp_path: Path,
 ) -> None:
     peers = COMMANDS["wait"].peers
-    text, head, rows = measured(wait, tmp_path / "rows.json", peers, placements=PLACEMENTS)
+    text, head, rows = measured(wait, tmp_path / "rows.json", peers, placements=(TOGETHER, FREE))
     absent = {a["impl"].split(",")[0] for a in head.get("not_available", ()) if not a["test"]}
     everybody = {OURS, "pipe", "tcp", "tcp yielding", "mpi", "gloo"} - absent
-    possible = set(filter(placement.possible, PLACEMENTS))
     pairs = {(r["placement"], r["impl"]) for r in rows if r["test"] == wait.LATENCY}
-    assert pairs == {(place, who) for place in possible for who in everybody}
+    assert pairs == {(place, who) for place in (TOGETHER, FREE) for who in everybody}
     routes = {r["route"] for r in rows if (r["impl"], r["test"]) == (OURS, wait.LATENCY)}
     assert routes == {"p2p", "host"}
     jobs = {(r["test"], r["nbytes"], r["impl"]) for r in rows if r["test"] != wait.LATENCY}
@@ -166,17 +158,6 @@ def test_registering_is_measured_by_size_and_again(tmp_path: Path, monkeypatch) 
     assert [a["reason"] for a in head["not_available"]] == [registration.NO_GPU]
     assert "register, again <= 2 us" in text
     assert "10000 views of one array" in text
-
-
-def test_memory_of_a_gpu_is_registered_with_the_cache_and_without(monkeypatch) -> None:
-    monkeypatch.setattr(registration._core, "gpu_count", lambda: 1)
-    entries = registration.make(Options("soft0", quick=True)).entries
-    made = {entry.memory: entry.contender._make[2:] for entry in entries}
-    assert made == {
-        registration.HOST: (None, {}),
-        registration.CACHED: (0, {}),
-        registration.UNCACHED: (0, {"registration_cache": 0}),
-    }
 
 
 @pytest.mark.timeout(300)

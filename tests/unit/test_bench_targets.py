@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
-from zerohop.bench import host, python, registration, soft, wait
+from zerohop.bench import soft, wait
 from zerohop.bench.gda import suite as gda
 from zerohop.bench.p2p import suite as p2p
-from zerohop.bench.placement import FREE, TOGETHER
+from zerohop.bench.placement import TOGETHER
 from zerohop.bench.plan import GIB, KIB, MIB
 from zerohop.bench.rows import OURS, Row
 from zerohop.bench.targets import Target, verdicts
@@ -35,28 +35,6 @@ def met(targets: Sequence[Target], *rows: Row) -> list[bool | None]:
     return [is_met for is_met, _ in judged(targets, *rows).values()]
 
 
-@pytest.mark.parametrize(
-    ("targets", "first", "last", "count"),
-    [
-        (soft.TARGETS, "write bandwidth from 64 KiB / ucx >= 1",
-         "idle_peers_1000: memory per Peer, but for its queues, <= 64 KiB", 8),
-        (host.TARGETS[host.MAPPED], "write bandwidth from 64 KiB / ucx >= 0.95",
-         "8 B write+notify half round trip from Python <= 3 us", 5),
-        (host.TARGETS[host.PLAIN], "write bandwidth from 64 KiB / ucx >= 0.95",
-         "8 B write from C++ / ucx put <= 3", 3),
-        (p2p.TARGETS, "write from 256 MiB / raw >= 0.99",
-         "cached mapping of 1 GiB, and its standard error <= 2 us", 15),
-        (gda.TARGETS, "8 B put_notify by a thread, one way <= 1.6 us",
-         "direct: rate of posting by 32 threads / by one >= 8", 16),
-        (registration.TARGETS, "register, again <= 2 us", "register, views_torch <= 50 ms", 5),
-    ],
-)  # fmt: skip
-def test_every_target_has_its_line_measured_or_not(targets, first, last, count) -> None:
-    found = verdicts(targets, [])
-    assert (found[0].target, found[-1].target, len(found)) == (first, last, count)
-    assert {(verdict.met, verdict.measured) for verdict in found} == {(None, "")}
-
-
 def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
     rows = []
     for nbytes, ours, theirs in [(4 * KIB, 1, 9), (64 * KIB, 3, 2), (MIB, 9, 10), (GIB, 4, 2)]:
@@ -72,34 +50,6 @@ def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
     assert met(soft.TARGETS, *latencies) == [True, False]
     idle = row("idle_peers_100", 0, "rss_per_peer", 65 * KIB)
     assert list(judged(soft.TARGETS, idle).values()) == [(False, "65 KiB")]
-
-
-def test_calls_and_registrations_are_judged() -> None:
-    posts = [row("post_write", 8, "per_call", 1.0e-6)]
-    posts += [row("post_write", 8, "per_call", 2.5e-6, driver="python")]
-    assert judged([python.POSTING], *posts) == {
-        "posting a write from Python - from C++ <= 1 us": (False, "1.5 us at 8 B")
-    }
-    again = [row("again", n, "register", v) for n, v in ((8, 1.9e-6), (64 * MIB, 2.1e-6))]
-    views = row("views_torch", 64, "register", 49e-3)
-    assert judged(registration.TARGETS, *again, views) == {
-        "register, again <= 2 us": (False, "2.1 us at 64 MiB, best 1.9 us"),
-        "register, views_torch <= 50 ms": (True, "49 ms at 64 B"),
-    }
-
-
-def test_host_targets_are_judged_from_cpp() -> None:
-    rows = [
-        row("write_latency", 8, "p50", 0.3e-6),
-        row("write_latency", 8, "p50", 0.11e-6, "ucx"),
-        row("latency", 8, "p50", 0.6e-6),
-        row("latency", 8, "p50", 2.9e-6, driver="python"),
-        rate("write", 64 * KIB, 94.0),
-        rate("write", 64 * KIB, 999.0, driver="python"),
-        rate("write", 64 * KIB, 100.0, "ucx"),
-    ]
-    found = [verdict.met for verdict in verdicts(host.TARGETS[host.MAPPED], rows)]
-    assert found == [False, None, True, False, True]
 
 
 def test_figures_between_gpus_are_judged() -> None:
@@ -204,28 +154,3 @@ def test_waits_are_judged_on_one_core_and_by_the_worst_job() -> None:
         ("barrier / mpi, free <= 1.5", "3.00 with 4 ranks", False),
         ("barrier / gloo, free <= 1", "0.90 with 4 ranks", True),
     ]
-
-
-def test_waits_are_shown_by_placement_and_by_who() -> None:
-    rows = [
-        taken(wait.LATENCY, OURS, 1e-6, route="p2p", placement=TOGETHER),
-        taken(wait.LATENCY, OURS, 2e-6, route="host"),
-        taken(wait.LATENCY, "pipe", 3e-6),
-        taken("barrier_4", OURS, 4e-6, nbytes=0),
-        taken("barrier_4", "mpi", 5e-6, nbytes=0),
-        taken("broadcast_2", "mpi", 6e-6, nbytes=64 * KIB),
-    ]
-    ping_pong, *_, jobs = wait.told(rows).tables
-    shown = {
-        line: {name: r.value for name, r in cells.items()}
-        for table in (ping_pong, jobs)
-        for line, cells in table.cells(rows).items()
-    }
-    assert shown == {
-        "zerohop p2p": {TOGETHER: 1e-6},
-        "zerohop soft0": {FREE: 2e-6},
-        "pipe": {FREE: 3e-6},
-        "barrier, 4 ranks": {"Python": 4e-6, "mpi": 5e-6},
-        "broadcast 64 KiB, 2 ranks": {"mpi": 6e-6},
-    }
-    assert "ends: free" in jobs.title

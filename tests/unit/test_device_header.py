@@ -44,11 +44,15 @@ extern "C" __global__ void use(Queue queue, Board board, u32* out) {
 """
 
 
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize(
-    "source",
-    [CALLS, SOURCE, bench_kernels.SOURCE.read_text()],
-    ids=["calls", "kernels of the GPU tests", "kernels of the benchmark"],
+    ("source", "architecture"),
+    [
+        (CALLS, "sm_80"),
+        (CALLS, "sm_90"),
+        (SOURCE, "sm_90"),
+        (bench_kernels.SOURCE.read_text(), "sm_80"),
+    ],
+    ids=["calls, sm_80", "calls, sm_90", "kernels of the GPU tests", "kernels of the benchmark"],
 )
 def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
     file = tmp_path / "use.cu"

@@ -201,26 +201,6 @@ def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch: pytest.Monk
     assert LOCAL not in exposure._servers
 
 
-def test_the_garbage_of_the_last_endpoint_may_end_a_server_first() -> None:
-    a: Any = Named(1)
-    b: Any = Named(2)
-    _, end_of_a = exposure.expose(a, LOCAL)
-    _, end_of_b = exposure.expose(b, LOCAL)
-    server = exposure._servers[LOCAL]
-
-    class Collected(type(server.endpoints)):  # type: ignore[misc]
-        """One that is collected as garbage when it is asked whether anybody is left."""
-
-        def __len__(self) -> int:
-            end_of_b()
-            return super().__len__()
-
-    server.endpoints = Collected(server.endpoints)
-    end_of_a()
-    assert LOCAL not in exposure._servers
-    assert servers() == []
-
-
 def test_close_waits_for_no_client() -> None:
     ep = zh.Endpoint("soft0", metrics=0)
     port = int(str(ep.metrics_url).split(":")[2].split("/")[0])

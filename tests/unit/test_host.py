@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from zerohop.host import available_memory, cpu_model, decimal_bytes, human_bytes, human_seconds
+from zerohop.host import available_memory
 
 
 def fake_root(root: Path, limit: str | None, used: int = 0) -> Path:
@@ -29,16 +29,3 @@ def fake_root(root: Path, limit: str | None, used: int = 0) -> Path:
 )
 def test_available_memory(tmp_path: Path, limit: str | None, used: int, free: int) -> None:
     assert available_memory(fake_root(tmp_path, limit, used)) == free
-
-
-def test_cpu_model(tmp_path: Path) -> None:
-    assert cpu_model(fake_root(tmp_path, None)) == "Deep Thought"
-
-
-def test_human_units() -> None:
-    sizes = [8, 4096, 65536, 1 << 20, 1 << 30]
-    assert [human_bytes(n) for n in sizes] == ["8 B", "4 KiB", "64 KiB", "1 MiB", "1 GiB"]
-    rounded = [8, 4096, 65536, 3.28e8, 2e9]
-    assert [decimal_bytes(n) for n in rounded] == ["8 B", "4.096 kB", "65.54 kB", "328 MB", "2 GB"]
-    times = [2.5, 3e-3, 7.25e-6, 5e-8]
-    assert [human_seconds(t) for t in times] == ["2.5 s", "3 ms", "7.25 us", "50 ns"]

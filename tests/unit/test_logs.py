@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import subprocess
 import sys
 import threading
@@ -156,50 +155,6 @@ def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(
     monkeypatch.setattr(_core, "take_logs", lambda: b"\xff".decode())
     logs._hand_over()
     assert "invalid start byte" in told[1]
-
-
-def test_a_read_that_is_interrupted_does_not_end_the_thread(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    logs.stop()
-    read, interrupted = os.eventfd_read, threading.Event()
-
-    def interrupt(bell: int) -> int:
-        if interrupted.is_set():
-            return read(bell)
-        interrupted.set()
-        raise InterruptedError
-
-    monkeypatch.setattr(os, "eventfd_read", interrupt)
-    with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
-        ep.connect(other.address)
-        assert interrupted.wait(PATIENCE)
-        for _ in range(2):
-            kept.next_of("connection")
-
-
-def test_the_end_is_made_whatever_is_raised_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    logs.stop()
-    logs.start()
-    clerk = logs._clerk
-    assert clerk is not None
-    send, sent = _core.send_logs, []
-
-    def interrupt() -> None:
-        if threading.current_thread() is threading.main_thread():
-            raise KeyboardInterrupt
-
-    def note(bell: int) -> None:
-        sent.append(bell)
-        send(bell)
-
-    monkeypatch.setattr(_core, "send_logs", note)
-    monkeypatch.setattr(logs, "_hand_over", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        logs.stop()
-    assert sent == [-1]
-    with pytest.raises(OSError, match="Bad file descriptor"):
-        os.fstat(clerk._bell)
 
 
 def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
-from support.link import until
 
 Labels = frozenset[tuple[str, str]]
 HELP = re.compile(r"# HELP ([a-z_]+) (\S.*)")

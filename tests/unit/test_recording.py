@@ -120,23 +120,6 @@ def test_the_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
     assert os.listdir(tmp_path) == ["trace.json"]
 
 
-def test_a_link_leads_to_the_file(tmp_path: Path) -> None:
-    (tmp_path / "far").mkdir()
-    path, there, missing = tmp_path / "link", tmp_path / "far" / "trace.json", tmp_path / "new"
-    path.symlink_to(there)
-    for _ in range(2):  # to nothing yet, and to a file
-        with zh.record(path):
-            pass
-        assert path.is_symlink()
-        assert begins(read(there)) == []
-        assert os.listdir(there.parent) == ["trace.json"]
-    missing.symlink_to(tmp_path / "missing" / "trace.json")
-    with pytest.raises(FileNotFoundError), zh.record(missing):
-        raise AssertionError("it began")
-    with pytest.raises(IsADirectoryError), zh.record(there.parent):
-        raise AssertionError("it began")
-
-
 def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)

@@ -279,14 +279,3 @@ def test_what_is_no_number_counts_for_nothing(value: str) -> None:
     metrics = ("transfers_under_way", "failures_total", "operations_total", "bytes_total")
     text = "".join(f"zerohop_{metric}{{{way}}} {value}\n" for metric in metrics)
     assert rows_between(None, Answer(Source("1"), 1.0, text)) == []
-
-
-def test_a_bucket_without_a_bound_counts_for_nothing() -> None:
-    before, now = (look(at, ops=at, out=at, buckets=(at, at, at)) for at in (10, 12))
-    odd = "".join(
-        sample("zerohop_latency_seconds_bucket", 7, endpoint="a", operation="write", le=bound)
-        for bound in ("x", "NaN", "")
-    )
-    now = Answer(now.source, now.at, now.text + odd)
-    [row] = rows_between(before, now)
-    assert 0 < row.p50 <= 1e-6

@@ -57,21 +57,6 @@ def test_table_is_never_squeezed(tmp_path: Path) -> None:
         assert any(line.split()[:1] == [word] for line in text.splitlines())
 
 
-def test_table_shows_ports_and_addresses(tmp_path: Path) -> None:
-    text = printed(look(workstation(tmp_path)))
-    rows = [line.split() for line in text.splitlines() if line.split()[:1] == ["mlx5_0"]]
-    assert rows[1:] == [
-        ["mlx5_0", "1", "DOWN", "Ethernet", "100", "Gb/s", "0000:02:00.0", "10.0.0.5"],
-        ["mlx5_0", "2", "ACTIVE", "Ethernet", "100", "Gb/s", "0000:02:00.0", "10.0.0.5"],
-    ]
-
-
-def test_table_without_rdma_device_names_soft0(tmp_path: Path) -> None:
-    text = printed(look(plain(tmp_path)))
-    assert "No RDMA device: soft0" in text
-    assert "PIX" not in text  # no matrix, no legend
-
-
 @pytest.mark.parametrize("build", SHAPES)
 def test_json_round_trip(tmp_path: Path, build: Callable[[Path], Machine]) -> None:
     topology = look(build(tmp_path))

@@ -74,11 +74,6 @@ def settled(passes: Sequence[Sequence[Row]]) -> list[Row]:
     return [_settled(row, taken) for row, taken in values.items()]
 
 
-def medians(rows: Iterable[Row]) -> list[Row]:
-    """One row for each figure, of one pass: whether it is steady is not asked."""
-    return settled([list(rows)])
-
-
 def _settled(row: Row, taken: Sequence[Sequence[float]]) -> Row:
     each = [value for some in taken for value in some]
     medians = [statistics.median(some) for some in taken if some]
@@ -116,12 +111,6 @@ class Figures:
     def __init__(self, rows: Iterable[Row]) -> None:
         self._rows = {(row.test, row.metric, row.impl, row.driver, row.nbytes): row for row in rows}
 
-    def get(
-        self, test: str, metric: str, nbytes: int, impl: str = OURS, driver: str = "cpp"
-    ) -> float | None:
-        row = self._rows.get((test, metric, impl, driver, nbytes))
-        return None if row is None else row.value
-
     def by_size(
         self, test: str, metric: str, impl: str = OURS, driver: str | None = None
     ) -> dict[int, float]:
@@ -132,7 +121,3 @@ class Figures:
             if what == [test, metric, impl] and driver in (None, loop)
         }
         return dict(sorted(found.items()))
-
-    def sizes(self, test: str) -> list[int]:
-        """The message sizes of `test`, by whomever measured, in rising order."""
-        return sorted({row.nbytes for row in self._rows.values() if row.test == test})
