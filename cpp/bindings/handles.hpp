@@ -46,6 +46,10 @@ struct TransferHandle {
   std::shared_ptr<engine::Transfer> transfer;
   ResultKind kind = ResultKind::none;
   Asked asked{};
+
+  // Each call makes and drops one, with the GIL held: a few are kept for the next calls.
+  static void* operator new(std::size_t nbytes);
+  static void operator delete(void* memory) noexcept;
 };
 
 // The Memory inside `object`, valid while the object lives; null for any other type.

@@ -1,6 +1,8 @@
 // Transfers as Python objects: every call creates and drops one.
 #include "bindings/transfer_object.hpp"
 
+#include <array>
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <utility>
@@ -28,7 +30,23 @@ void dealloc_transfer(PyObject* self) {
   Py_DECREF(transfer_type);
 }
 
+// Memory of TransferHandles that were dropped. The GIL guards it.
+struct Kept {
+  std::array<void*, 32> memory;
+  std::size_t count = 0;
+};
+Kept kept;
+
 }  // namespace
+
+void* TransferHandle::operator new(std::size_t nbytes) {
+  return kept.count > 0 ? kept.memory[--kept.count] : ::operator new(nbytes);
+}
+
+void TransferHandle::operator delete(void* memory) noexcept {
+  if (kept.count == kept.memory.size()) return ::operator delete(memory);
+  kept.memory[kept.count++] = memory;
+}
 
 void make_transfer_objects_fast(py::handle type) {
   transfer_type = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());

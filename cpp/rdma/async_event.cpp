@@ -46,7 +46,8 @@ constexpr std::array<EventMeaning, IBV_EVENT_WQ_FATAL + 1> kEventMeanings{{
     {"PKEY_CHANGE", Names::port, Weight::trouble, "the partition table changed: check pkey_index"},
     {"SM_CHANGE", Names::port, Weight::note, "another subnet manager took over, which is harmless"},
     {"SRQ_ERR", Names::queue, Weight::trouble,
-     "the shared receive queue failed and takes no more messages: see dmesg, then make a new Endpoint"},
+     "the shared receive queue failed and takes no more messages: see dmesg, then make a new "
+     "Endpoint"},
     {"SRQ_LIMIT_REACHED", Names::queue, Weight::note,
      "the shared receive queue runs low, which is harmless"},
     {"QP_LAST_WQE_REACHED", Names::queue_pair, Weight::note,

@@ -19,8 +19,8 @@ std::shared_ptr<SharedReceiveQueue> SharedReceiveQueue::create(
   if (handle == nullptr) {
     const int error_number = errno;
     driver::throw_verbs_error("ibv_create_srq on " +
-                                  device.name_with("max_srq", &ibv_device_attr::max_srq) + " with " +
-                                  std::to_string(depth) + " receives (at most " +
+                                  device.name_with("max_srq", &ibv_device_attr::max_srq) +
+                                  " with " + std::to_string(depth) + " receives (at most " +
                                   std::to_string(device.attributes().max_srq_wr) + ")",
                               error_number);
   }

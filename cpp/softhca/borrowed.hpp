@@ -1,10 +1,10 @@
-// Memory that a queue pair needs only while a frame is half-way: an idle one has none. Each thread
-// keeps one that was given back for whoever needs it next.
+// Memory that a queue pair needs only while a frame is half-way: an idle one has none. The process
+// keeps one that was given back for the queue pair that needs it next.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <new>
-#include <utility>
 
 namespace zerohop::softhca {
 
@@ -13,25 +13,24 @@ class Borrowed {
  public:
   // False: there is no memory.
   bool take() noexcept {
-    if (!held_) held_ = std::exchange(spare(), nullptr);
+    if (!held_) held_.reset(spare_.exchange(nullptr, std::memory_order_acquire));
     if (!held_) held_.reset(new (std::nothrow) T);
     return held_ != nullptr;
   }
   void give_back() noexcept {
-    if (!spare()) std::swap(spare(), held_);
-    held_.reset();
+    T* none = nullptr;
+    if (spare_.compare_exchange_strong(none, held_.get(), std::memory_order_release,
+                                       std::memory_order_relaxed)) {
+      static_cast<void>(held_.release());
+    } else {
+      held_.reset();
+    }
   }
-  void drop() noexcept { held_.reset(); }
 
   T* operator->() const noexcept { return held_.get(); }
-  T& operator*() const noexcept { return *held_; }
 
  private:
-  static std::unique_ptr<T>& spare() noexcept {
-    static thread_local std::unique_ptr<T> one;
-    return one;
-  }
-
+  inline static std::atomic<T*> spare_{nullptr};  // lives as long as the process
   std::unique_ptr<T> held_;
 };
 

@@ -45,7 +45,7 @@ void FrameReader::reset() noexcept {
   begin_ = end_ = 0;
   in_frame_ = in_packet_ = false;
   packets_left_ = payload_done_ = ahead_ = next_checked_ = 0;
-  small_.drop();
+  small_.give_back();
 }
 
 bool FrameReader::take_buffer(QueuePair& qp) noexcept {

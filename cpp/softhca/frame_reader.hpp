@@ -71,7 +71,7 @@ class FrameReader {
   Borrowed<Small> small_;
   std::unique_ptr<std::byte[]> large_;  // for checked frames, which are looked at whole
   std::span<std::byte> buffer_;         // the one in use
-  std::uint32_t begin_ = 0;               // received and not consumed: [begin_, end_)
+  std::uint32_t begin_ = 0;             // received and not consumed: [begin_, end_)
   std::uint32_t end_ = 0;
   bool short_read_ = false;  // the last system call got less than it asked for: the socket is empty
 

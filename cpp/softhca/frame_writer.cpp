@@ -62,7 +62,7 @@ bool FrameWriter::build(QueuePair& qp, bool acknowledge) noexcept {
   control_nbytes_ = sizeof(wire::Prefix) + (faulty_ ? sizeof(wire::Check) : 0);
   control_sent_ = packets_ = segment_count_ = segment_ = 0;
   segment_sent_ = 0;
-  qp.responder.emit(*this);
+  if (qp.responder.has_answers()) qp.responder.emit(*this);
   if (!qp.is_closing()) qp.requester.emit(*this);
   if (packets_ == 0 && !(acknowledge && qp.responder.owes_acknowledgement())) {
     finish();
@@ -168,8 +168,9 @@ bool FrameWriter::gather(QueuePair& qp, Pins& pins, IoVector& out) noexcept {
     if (!add_segment(qp, frame_->segments[i], done, pins, out)) {
       // Send what stands before it: the bad one fails when it is the first.
       if (out.nbytes() > 0) return true;
-      qp.fail({.kind = frame_->segments[i].request ? Failure::Kind::request : Failure::Kind::withdrawn,
-               .status = IBV_WC_LOC_PROT_ERR});
+      qp.fail(
+          {.kind = frame_->segments[i].request ? Failure::Kind::request : Failure::Kind::withdrawn,
+           .status = IBV_WC_LOC_PROT_ERR});
       return false;
     }
     if (out.nbytes() - before < frame_->segments[i].nbytes - done) break;

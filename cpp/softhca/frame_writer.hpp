@@ -27,7 +27,7 @@ class FrameWriter {
   bool idle() const noexcept { return control_nbytes_ == 0; }
   void reset() noexcept {
     control_nbytes_ = 0;
-    frame_.drop();
+    frame_.give_back();
   }
 
   // The first request of which not every byte has been handed to the kernel; `next` is the first

@@ -65,7 +65,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   ibv_qp_attr attributes{};     // as set by ibv_modify_qp
   SendQueue sends;
   std::unique_ptr<DirectSends> direct;  // null unless `sends` are posted by its doorbell
-  ReceiveQueue receives;  // its own; stays empty with a shared one
+  ReceiveQueue receives;                // its own; stays empty with a shared one
   TakenReceive taken;
   Requester requester;
   Responder responder;

@@ -39,7 +39,7 @@ struct SendEntry {
 };
 
 // Entries are named by the number of their request: head() is the oldest that is not complete. The
-// memory for them comes in blocks as they are needed, and goes when they are complete.
+// memory for them comes in blocks, as many as were needed at a time.
 class SendQueue : public Ring {
  public:
   SendQueue(std::uint32_t depth, std::uint32_t most_sge, std::uint32_t most_inline)
@@ -50,20 +50,13 @@ class SendQueue : public Ring {
         blocks_((places() + kBlock - 1) / kBlock) {}
 
   // For the entry at tail(). False: there is no memory.
-  bool make_room() noexcept { return make_room(blocks_[place(tail()) / kBlock]); }
-  // For all entries, for good.
-  bool reserve() noexcept {
-    reserved_ = std::ranges::all_of(blocks_, [this](Block& block) { return make_room(block); });
-    return reserved_;
+  bool make_room() noexcept {
+    if (empty()) first_ = tail();  // from the first block on
+    return make_room(blocks_[place(tail()) / kBlock]);
   }
-  void pop() noexcept {
-    const std::size_t left = place(head());
-    Ring::pop();
-    // Not while the newest entries lie in the same block, once around the ring.
-    const bool unused = count() + kBlock <= places();
-    if (!reserved_ && unused && place(head()) / kBlock != left / kBlock) {
-      spare_ = std::move(blocks_[left / kBlock]);
-    }
+  // For all entries.
+  bool reserve() noexcept {
+    return std::ranges::all_of(blocks_, [this](Block& block) { return make_room(block); });
   }
   SendEntry& at(std::uint32_t number) noexcept {
     return *reinterpret_cast<SendEntry*>(bytes_of(number));
@@ -80,12 +73,12 @@ class SendQueue : public Ring {
   static constexpr std::size_t kBlock = 4;  // entries
 
   bool make_room(Block& block) noexcept {
-    if (!block) block = std::move(spare_);
     if (!block) block.reset(new (std::nothrow) std::byte[kBlock * stride_]);
     return block != nullptr;
   }
 
   std::size_t inline_at() const noexcept { return sizeof(SendEntry) + most_sge_ * sizeof(ibv_sge); }
+  std::size_t place(std::uint32_t number) const noexcept { return Ring::place(number - first_); }
   std::byte* bytes_of(std::uint32_t number) noexcept {
     const std::size_t at = place(number);
     return blocks_[at / kBlock].get() + at % kBlock * stride_;
@@ -95,8 +88,7 @@ class SendQueue : public Ring {
   const std::uint32_t most_inline_;
   const std::size_t stride_;  // bytes of an entry, with its elements and inline data
   std::vector<Block> blocks_;
-  Block spare_;
-  bool reserved_ = false;
+  std::uint32_t first_ = 0;  // the number whose place is the first
 };
 
 static_assert(std::is_trivially_copyable_v<SendEntry> && sizeof(SendEntry) % alignof(ibv_sge) == 0);

@@ -87,7 +87,8 @@ class Liar {
 
   void say_eager() {
     slots_ = {};
-    const Message message{.kind = MessageKind::eager, .tag = 1, .nbytes = slots_.size() - sizeof message};
+    const Message message{
+        .kind = MessageKind::eager, .tag = 1, .nbytes = slots_.size() - sizeof message};
     std::memcpy(slots_.data(), &message, sizeof message);
     ibv_send_wr request{};
     ibv_sge element{reinterpret_cast<std::uint64_t>(slots_.data()),

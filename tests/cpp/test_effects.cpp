@@ -24,8 +24,8 @@ class Writer {
     services_.poller = std::make_shared<engine::Poller>(engine::Poller::Devices{device},
                                                         std::chrono::microseconds(200), nullptr);
     services_.board = std::make_shared<engine::Board>();
-    services_.receives.push_back(engine::ReceivePool::create(
-        *services_.rail, services_.messages, *services_.poller));
+    services_.receives.push_back(
+        engine::ReceivePool::create(*services_.rail, services_.messages, *services_.poller));
     path_ = engine::VerbsPath::create(services_, std::make_shared<engine::PathGroup>("forger"),
                                       [this] { broken_.store(true); });
     const rdma::QueuePairAddress own = path_->terms().queue_pair;

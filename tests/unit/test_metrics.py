@@ -224,7 +224,13 @@ def test_what_was_counted_with_a_peer_stays_when_it_is_gone() -> None:
 
 def test_an_endpoint_adds_its_peers_up() -> None:
     with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
-        assert ep.stats() == {"peers": 0, "routes": [], "connections": [], "faults": {}, "nbytes_registered": 0}
+        assert ep.stats() == {
+            "peers": 0,
+            "routes": [],
+            "connections": [],
+            "faults": {},
+            "nbytes_registered": 0,
+        }
         others = [zh.Endpoint("soft0", name=f"worker {n}", p2p=False) for n in range(2)]
         for count, other in enumerate(others, start=1):
             target = other.empty(10)

@@ -127,9 +127,8 @@ struct SummedUp {
 };
 
 // The position in this list is the kind on the wire: append only.
-using ControlMessage =
-    std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye, OpenDirect,
-                 DirectOpened, CloseDirect, SumUp, SummedUp>;
+using ControlMessage = std::variant<Hello, Ready, Lookup, Found, NotFound, Heartbeat, Requeue, Bye,
+                                    OpenDirect, DirectOpened, CloseDirect, SumUp, SummedUp>;
 
 // Throws ProtocolError when a field is longer than its limit.
 std::vector<std::byte> encode(const ControlMessage& message);

@@ -23,8 +23,8 @@ constexpr milliseconds kOverslept{1000};
 }  // namespace
 
 Control::Control(Address address, std::shared_ptr<const EndpointKey> key, UniqueFd listener,
-                 Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer,
-                 Lonely lonely, std::shared_ptr<Executor> drivers)
+                 Rails rails, std::shared_ptr<Poller> poller, MakePeer make_peer, Lonely lonely,
+                 std::shared_ptr<Executor> drivers)
     : address_(std::move(address)),
       key_(std::move(key)),
       rails_(std::move(rails)),
@@ -38,8 +38,7 @@ Control::Control(Address address, std::shared_ptr<const EndpointKey> key, Unique
 std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<const EndpointKey> key,
                                         Rails rails, std::shared_ptr<Poller> poller,
                                         MakePeer make_peer,
-                                        std::shared_ptr<Neighbourhood> neighbourhood,
-                                        Lonely lonely,
+                                        std::shared_ptr<Neighbourhood> neighbourhood, Lonely lonely,
                                         std::shared_ptr<Executor> drivers) {
   UniqueFd listener = listen_tcp(address.host);
   address.port = local_port(listener.get());

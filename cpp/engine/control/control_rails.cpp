@@ -57,15 +57,14 @@ void Control::renew(Link& link, RailIndex rail) {
   if (state.renewing) return;
   if (state.peer_generation > state.generation) link.peer->rails().path(rail)->settle();
   state.renewing = true;
-  call_driver(
-      [peer = link.peer, rail] { peer->rails().path(rail)->renew(); },
-      [this, at = link.weak_from_this(), rail](const std::optional<Failure>& failure) {
-        const auto renewed = at.lock();
-        if (!renewed || !links_.contains(*renewed)) return;
-        renewed->rails[rail].renewing = false;
-        if (!failure) return tell_renewed(*renewed, rail);
-        postpone(*renewed, rail, "its queue pair cannot be replaced: " + failure->message);
-      });
+  call_driver([peer = link.peer, rail] { peer->rails().path(rail)->renew(); },
+              [this, at = link.weak_from_this(), rail](const std::optional<Failure>& failure) {
+                const auto renewed = at.lock();
+                if (!renewed || !links_.contains(*renewed)) return;
+                renewed->rails[rail].renewing = false;
+                if (!failure) return tell_renewed(*renewed, rail);
+                postpone(*renewed, rail, "its queue pair cannot be replaced: " + failure->message);
+              });
 }
 
 void Control::tell_renewed(Link& link, RailIndex rail) {

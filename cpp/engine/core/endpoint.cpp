@@ -99,8 +99,7 @@ void Endpoint::open_rails() {
   services_.options = options_.queue_pair;
   services_.messages = options_.messages;
   for (const auto& rail : rails_) {
-    services_.receives.push_back(
-        ReceivePool::create(*rail, options_.messages, *services_.poller));
+    services_.receives.push_back(ReceivePool::create(*rail, options_.messages, *services_.poller));
   }
   sends_ = std::make_shared<SendPool>(rails_, options_.messages.nbytes);
 }

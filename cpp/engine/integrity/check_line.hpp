@@ -9,7 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <list>
 #include <functional>
 #include <list>
 #include <memory>

@@ -24,25 +24,29 @@ std::string list_names(const Rails& rails, RailMask mask, const char* comma,
   return text;
 }
 
+// That a Route says: software has no GPUDirect.
+const char* name_of(Routes::Kind kind, const Rail& rail) {
+  if (kind == Routes::Kind::host) return "host";
+  return kind == Routes::Kind::gpu && !rail.software() ? "gpudirect" : "staged";
+}
+
 }  // namespace
 
 Routes::Routes(const Rails& rails, std::shared_ptr<RouteBook> book)
     : rails_(rails), book_(std::move(book)) {
   for (const auto& rail : rails_) {
-    for (const Kind kind : {Kind::host, Kind::gpu, Kind::staged}) {
-      single_[static_cast<std::size_t>(kind)][rail->index()] =
-          make(kind, RailMask{1} << rail->index());
-    }
+    // Counted from the beginning, though only host memory is sure to be moved.
+    for (const Kind kind : {Kind::gpu, Kind::staged}) book_->of(name_of(kind, *rail), rail->name());
+    host_.push_back(make(Kind::host, RailMask{1} << rail->index()));
   }
 }
 
 Routes::RoutePtr Routes::over(Kind kind, RailMask mask) const {
-  if (is_single(mask)) {
-    return single_[static_cast<std::size_t>(kind)]
-                  [static_cast<std::size_t>(std::countr_zero(mask))];
+  if (kind == Kind::host && is_single(mask)) {
+    return host_[static_cast<std::size_t>(std::countr_zero(mask))];
   }
   const std::lock_guard lock(mutex_);
-  RoutePtr& known = several_[{kind, mask}];
+  RoutePtr& known = others_[{kind, mask}];
   if (!known) known = make(kind, mask);
   return known;
 }
@@ -53,25 +57,24 @@ Routes::RoutePtr Routes::make(Kind kind, RailMask mask) const {
   const std::string names = list_names(rails_, mask, ", ", " and ");
   const std::string act = one ? " reads and writes" : " read and write";
   const std::string self = one ? " by itself; " : " by themselves, each an equal share; ";
-  Route route{
-      .kind = "host", .device = list_names(rails_, mask, ",", ","), .reason = {}, .settings = {}};
+  Route route{.kind = name_of(kind, first),
+              .device = list_names(rails_, mask, ",", ","),
+              .reason = {},
+              .settings = {}};
   const std::string serve = one ? " serves because " : " serve because ";
   if (kind == Kind::host) {
     route.reason = "both arrays lie in host memory, which " + names + act + self + names + serve;
   } else if (kind == Kind::staged) {
-    route.kind = "staged";
     route.reason =
         "GPU memory that no device reaches by itself goes through pinned chunks of the "
         "host, which " +
         names + act + self + names + serve;
   } else if (first.software()) {
-    route.kind = "staged";
     route.reason = names + (one ? " is software and copies" : " are software and copy") +
                    " GPU memory through pinned chunks of the host, as no RDMA adapter is there "
                    "that could reach it (GPUDirect); " +
                    (one ? "it" : "they") + serve;
   } else {
-    route.kind = "gpudirect";
     route.reason = names + act + " GPU memory" + self + (one ? "it" : "they") + serve;
   }
   route.reason += first.reason();

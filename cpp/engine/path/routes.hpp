@@ -1,10 +1,10 @@
 // The routes of a Peer, each described once.
 #pragma once
 
-#include <array>
 #include <map>
 #include <memory>
 #include <utility>
+#include <vector>
 
 #include "base/locks.hpp"
 #include "engine/rail.hpp"
@@ -20,7 +20,8 @@ class Routes {
 
   Routes(const Rails& rails, std::shared_ptr<RouteBook> book);
 
-  // Over these rails, of which there is at least one; neither allocates nor locks for a single one.
+  // Over these rails, of which there is at least one. Between host memories over a single one it
+  // neither allocates nor locks.
   RoutePtr over(Kind kind, RailMask mask) const;
 
  private:
@@ -28,9 +29,9 @@ class Routes {
 
   const Rails rails_;
   const std::shared_ptr<RouteBook> book_;
-  std::array<std::array<RoutePtr, kMaxRails>, 3> single_;  // by kind and rail
-  mutable Mutex<Rank::routes> mutex_;                      // guards the next
-  mutable std::map<std::pair<Kind, RailMask>, RoutePtr> several_;
+  std::vector<RoutePtr> host_;         // by rail
+  mutable Mutex<Rank::routes> mutex_;  // guards the next
+  mutable std::map<std::pair<Kind, RailMask>, RoutePtr> others_;
 };
 
 }  // namespace zerohop::engine

@@ -14,7 +14,8 @@ Peer::Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Ide
     : host_(std::move(host)),
       poller_(std::move(poller)),
       book_(host_->books->open()),
-      state_(std::make_shared<PeerState>(std::move(identity), host_->own_id, host_->default_timeout)),
+      state_(
+          std::make_shared<PeerState>(std::move(identity), host_->own_id, host_->default_timeout)),
       streams_(std::make_shared<CallStream>(host_->streams, host_->cuda)),
       rails_(std::make_shared<PeerRails>(host_->rails, state_)),
       devices_(std::make_shared<DevicePath>(state_, rails_, poller_, book_, host_->stripe_bytes)),

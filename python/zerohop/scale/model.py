@@ -24,10 +24,9 @@ _WORD = 8
 _HEARTBEATS = 2  # a second and Peer: one goes out, one comes in
 
 # --- measured: 200 Peers of one Endpoint on soft0, x86-64, glibc 2.36 ---
-_PEER = 44_000  # bytes of RAM that an idle Peer takes besides what follows
-_SEND_ENTRY = 70  # ... for each entry of its send queue, on each rail
-_SLOT = 180  # ... for each message slot, besides the buffer
-_SOFT_USED = 16_000  # ... on each rail of soft0 once messages have gone both ways
+_PEER = 8_000  # bytes of RAM that an idle Peer takes besides what follows
+_QUEUE_PAIR = 8_500  # ... on each rail
+_SOFT_USED = 6_000  # ... on each rail of soft0 once messages have gone both ways
 _SOFT_DESCRIPTORS = 2  # the control connection, and that of the queue pair
 _CONNECT_S = 1.25e-3  # one Peer after the other, both ends on one host of two cores
 _IDLE_S = 25e-6  # of a core, each second, for the heartbeats of an idle Peer
@@ -133,7 +132,7 @@ def weigh(job: Job) -> Weight:
     registered = job.rails * registered_nbytes(job)
     pinned = 0 if soft else registered + job.rails * queue_nbytes(job)
     idle = _ALONE["nbytes"] + peers * (_PEER + job.rails * _QUEUE_PAIR) + pinned
-    used = registered + message_nbytes(job, _SENDS) + pairs * (_SOFT_USED + _USED_ENTRY * job.send_depth)
+    used = registered + message_nbytes(job, _SENDS) + pairs * _SOFT_USED
     on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # of a queue pair
     blocks = job.rails * receive_blocks(job)
     return Weight(

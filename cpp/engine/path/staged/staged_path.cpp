@@ -43,8 +43,7 @@ Transferring StagedPath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   rails_->message_path().stats().count(opcode, move.nbytes);
   count_begin(*transfer, opcode, /*data=*/true, move.notification.has_value(), state_->name());
   if (move.notification) {
-    post_later(transfer, {.message = notify_message(*move.notification)},
-               std::move(work));
+    post_later(transfer, {.message = notify_message(*move.notification)}, std::move(work));
   } else {
     staging_->put(std::move(work));
   }

@@ -51,7 +51,8 @@ class DevicePath {
   Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                     const Deadline& until);
   // The short way of one range of host memory, on one rail; null: not this way.
-  Transferring post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs, const TransferOptions& options);
+  Transferring post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                            const TransferOptions& options);
 
   struct Operands {
     std::uint64_t add;  // or what is expected

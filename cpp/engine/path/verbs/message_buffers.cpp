@@ -24,9 +24,7 @@ std::byte* map_pages(std::size_t nbytes) {
 
 }  // namespace
 
-void MessageBuffers::Unmap::operator()(std::byte* bytes) const noexcept {
-  ::munmap(bytes, nbytes);
-}
+void MessageBuffers::Unmap::operator()(std::byte* bytes) const noexcept { ::munmap(bytes, nbytes); }
 
 MessageBuffers::MessageBuffers(std::uint32_t count, std::uint32_t buffer_nbytes)
     : buffer_nbytes_(buffer_nbytes),
@@ -34,9 +32,9 @@ MessageBuffers::MessageBuffers(std::uint32_t count, std::uint32_t buffer_nbytes)
       bytes_(map_pages(nbytes_), Unmap{nbytes_}) {}
 
 void MessageBuffers::add_device(const std::shared_ptr<rdma::ProtectionDomain>& domain) {
-  regions_.push_back(domain ? rdma::MemoryRegion::create(domain, bytes_.get(), nbytes_,
-                                                         IBV_ACCESS_LOCAL_WRITE)
-                            : nullptr);
+  regions_.push_back(
+      domain ? rdma::MemoryRegion::create(domain, bytes_.get(), nbytes_, IBV_ACCESS_LOCAL_WRITE)
+             : nullptr);
 }
 
 }  // namespace zerohop::engine

@@ -16,7 +16,8 @@ struct Outgoing {
   SendBuffer payload{};
   RailKeys rkeys{};               // of an offer
   std::span<std::byte> packed{};  // where the array goes first, if it does
-  std::optional<Seal> seal{};     // of the array; to be put behind the payload, which has a buffer then
+  std::optional<Seal>
+      seal{};  // of the array; to be put behind the payload, which has a buffer then
 
   bool offers() const noexcept {
     return message.kind == MessageKind::offer || message.kind == MessageKind::sealed_offer;

@@ -19,8 +19,10 @@ std::uint32_t most_messages(const MessageWindow& window, const rdma::Device& dev
                      "newer driver or another device");
   }
   if (window.receive_slots() > limit) {
-    throw VerbsError("message_slots is " + std::to_string(window.slots) + ", and a receive queue "
-                     "of device " + device.name() + " takes " + std::to_string(limit) +
+    throw VerbsError("message_slots is " + std::to_string(window.slots) +
+                     ", and a receive queue "
+                     "of device " +
+                     device.name() + " takes " + std::to_string(limit) +
                      " (max_srq_wr): give fewer");
   }
   return std::min(std::max(ReceivePool::kMost, window.receive_slots()), limit);
@@ -45,9 +47,8 @@ ReceivePool::ReceivePool(const Rail& rail, const MessageWindow& window, std::uin
 
 std::shared_ptr<ReceivePool> ReceivePool::join(const std::shared_ptr<ReceivePool>& pool) {
   const std::uint32_t index = pool->joined_.fetch_add(1, std::memory_order_relaxed);
-  std::shared_ptr<ReceivePool> joined(pool.get(), [pool](ReceivePool*) {
-    pool->joined_.fetch_sub(1, std::memory_order_relaxed);
-  });
+  std::shared_ptr<ReceivePool> joined(
+      pool.get(), [pool](ReceivePool*) { pool->joined_.fetch_sub(1, std::memory_order_relaxed); });
   if (index < pool->blocks_count_) pool->add_block(index);
   return joined;
 }

@@ -10,8 +10,8 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <list>
 #include <functional>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -24,9 +24,9 @@
 #include "engine/channel/control_message.hpp"
 #include "engine/notify/board.hpp"
 #include "engine/path/verbs/direct_queue_pair.hpp"
+#include "engine/path/verbs/entry_memory.hpp"
 #include "engine/path/verbs/job.hpp"
 #include "engine/path/verbs/matcher.hpp"
-#include "engine/path/verbs/entry_memory.hpp"
 #include "engine/path/verbs/path_group.hpp"
 #include "engine/path/verbs/receive_pool.hpp"
 #include "engine/path/verbs/send_queue.hpp"
@@ -253,7 +253,8 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::optional<std::uint32_t> asked_;  // messages sent when the peer was asked to tell them taken
   bool tell_soon_ = false;              // the peer asks so
   bool bare_writes_ = false;            // see may_be_unseen()
-  std::array<std::byte, EntryMemory::kShort> inline_message_{};  // alive until posted: inline data is copied then
+  std::array<std::byte, EntryMemory::kShort>
+      inline_message_{};  // alive until posted: inline data is copied then
 
   // What the peer is asked to take, until it has: by a recv() there, or for a staged transfer.
   struct Offer {

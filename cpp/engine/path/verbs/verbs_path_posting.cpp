@@ -98,8 +98,7 @@ void VerbsPath::wait_for_room(const Deadline& deadline) {
 }
 
 void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-                      const RailKeys& rkeys, SendBuffer payload,
-                      const Deadline& deadline) {
+                      const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline) {
   VerbsPath* taken = this;
   {
     const std::lock_guard lock(group_->mutex);
@@ -112,7 +111,8 @@ void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& 
 void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
                           const RailKeys& rkeys, SendBuffer payload) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
-  const bool staged = payload.payload().size() >= sizeof(std::uint64_t);  // its key, before the seal
+  const bool staged =
+      payload.payload().size() >= sizeof(std::uint64_t);  // its key, before the seal
   if (!staged && rkeys[rail()] == 0) {
     throw VerbsError("the device that messages to peer '" + group_->peer_name +
                      "' go by now does not reach the memory of this send(): try again");
@@ -170,8 +170,7 @@ bool VerbsPath::advance(Job& job) {
     if (send_queue_.room() <= kReserve) return false;
     WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
-    job.fill(chain, limits_,
-             entries_.result_element(send_queue_.index(send_queue_.next_ticket())));
+    job.fill(chain, limits_, entries_.result_element(send_queue_.index(send_queue_.next_ticket())));
     if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
     if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
       add_message(chain, job.message(), job.take_payload(), posted);
