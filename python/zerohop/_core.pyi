@@ -91,7 +91,7 @@ __all__: list[str] = [
 
 class AsyncEvent:
     """
-    Something that happened to a device, port or queue.
+    An asynchronous event of a device, port or queue.
     """
     def __repr__(self) -> str: ...
     @property
@@ -227,12 +227,12 @@ class Device:
     @property
     def port_attributes(self) -> dict[str, typing.Any]:
         """
-        State of the port, asked anew (man ibv_query_port); sizes in bytes.
+        State of the port, queried now (man ibv_query_port); sizes in bytes.
         """
     @property
     def provider(self) -> str:
         """
-        Who fills the verbs table: "libibverbs" or "softhca".
+        The implementation of the verbs table: "libibverbs" or "softhca".
         """
     @property
     def state(self) -> str:
@@ -277,7 +277,7 @@ class WC:
     @property
     def imm_data(self) -> int | None:
         """
-        The immediate value that came along, or None.
+        The immediate value received, or None.
         """
     @property
     def ok(self) -> bool: ...
@@ -305,7 +305,7 @@ class CompletionQueue:
     """
     Where requests of queue pairs end (man ibv_create_cq).
 
-    depth: how many completions fit; more of them than that are lost for good (CQ_ERR).
+    depth: how many completions fit; further ones are lost for good (CQ_ERR).
     """
     def __init__(
         self, device: Device, depth: typing.SupportsInt | typing.SupportsIndex = 256
@@ -313,12 +313,12 @@ class CompletionQueue:
     def __repr__(self) -> str: ...
     def arm(self) -> None:
         """
-        Ask for one event at the next completion. Poll once more afterwards: a completion that came before
+        Ask for one event at the next completion. Poll once more afterwards: a completion that arrived before this call
         gives no event (man ibv_req_notify_cq).
         """
     def poll(self, max: typing.SupportsInt | typing.SupportsIndex = 16) -> list[WC]:
         """
-        The completions that are there, at most max of them; never waits.
+        The available completions, at most max of them; never waits.
         """
     def resize(self, depth: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
@@ -326,19 +326,19 @@ class CompletionQueue:
         """
     def wait(self, timeout: typing.SupportsFloat | typing.SupportsIndex = 30.0) -> bool:
         """
-        Wait for the event that arm() asked for; False when timeout seconds have passed.
+        Wait for the event that arm() requested; False when timeout seconds have passed.
         """
     @property
     def depth(self) -> int: ...
 
 class QueuePairAddress:
     """
-    What the other side must know to connect: a plain value; to_bytes() may travel over any channel.
+    What the other side needs to connect: a plain value; to_bytes() may travel over any channel.
     """
     @staticmethod
     def from_bytes(encoded: bytes) -> QueuePairAddress:
         """
-        Raises ProtocolError for anything that to_bytes() did not give.
+        Raises ProtocolError for anything that to_bytes() did not return.
         """
     def __eq__(self, other: typing.Any) -> bool: ...
     def __getstate__(self) -> bytes: ...
@@ -371,22 +371,22 @@ class QueuePairAddress:
     @property
     def reads_in(self) -> int:
         """
-        Reads and atomics that this side serves at once.
+        Most reads and atomics that this side serves at once.
         """
     @property
     def reads_out(self) -> int:
         """
-        Reads and atomics that this side has outstanding at most.
+        Most reads and atomics that this side has outstanding.
         """
 
 class QueuePair:
     """
     A reliable-connected (RC) queue pair, from RESET to RTS and back (man ibv_create_qp, ibv_modify_qp).
 
-    cq takes the completions of both directions unless receive_cq is given. Depths count work requests,
-    *_sge count scatter/gather elements; the device may grant more or less, see options. timeout: the
-    local ACK timeout is 4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the
-    pause that a receiver without posted receives asks for (12: 0.64 ms).
+    cq takes the completions of both directions unless receive_cq is given. Depths count work requests, *_sge count
+    scatter/gather elements; the device may grant more or less, see options. timeout: the local ACK timeout is
+    4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the pause that a receiver without
+    posted receives requests (12: 0.64 ms).
     """
     def __init__(
         self,
@@ -415,16 +415,16 @@ class QueuePair:
         """
     def error(self) -> None:
         """
-        To ERR: what is posted ends with IBV_WC_WR_FLUSH_ERR.
+        To ERR: posted requests end with IBV_WC_WR_FLUSH_ERR.
         """
     def init(self, access: typing.SupportsInt | typing.SupportsIndex | None = None) -> None:
         """
-        RESET to INIT; access: the remote operations that peers may do, as Access flags; by default all that the device knows.
+        RESET to INIT; access: the remote operations that peers may do, as Access flags; by default all that the device supports.
         """
     def post_many(self, requests: collections.abc.Sequence[SendRequest]) -> None:
         """
-        Post SendRequests as one chain with one doorbell. Raises VerbsError naming the first request that
-        was not taken; those before it were.
+        Post SendRequests as one chain with one doorbell. Raises VerbsError naming the first request that was not
+        accepted; those before it were.
         """
     def post_receive(
         self, local: typing.Any = None, *, wr_id: typing.SupportsInt | typing.SupportsIndex = 0
@@ -452,11 +452,11 @@ class QueuePair:
         fence: bool = False,
     ) -> None:
         """
-        Post one request; the arguments are those of SendRequest. Raises VerbsError when it is not taken, for instance because the queue is full.
+        Post one request; the arguments are those of SendRequest. Raises VerbsError when it is not accepted, for instance because the queue is full.
         """
     def reset(self) -> None:
         """
-        To RESET: what is posted vanishes without a completion.
+        To RESET: posted requests vanish without a completion.
         """
     def rtr(self, remote: QueuePairAddress) -> None:
         """
@@ -492,7 +492,7 @@ class SendRequest:
     remote: (address, rkey) for write, read and atomics; atomics need an address that 8 divides.
     imm: 32-bit value of the *_with_imm operations, delivered in the receiver's WC.imm_data.
     add: for fetch_add; compare, swap: for compare_swap; modulo 2**64.
-    wr_id: 64-bit number that comes back in WC.wr_id.
+    wr_id: 64-bit number returned in WC.wr_id.
     signaled: whether a successful end shows in the completion queue; errors always do.
     inline: copy the bytes while posting; the memory may then be reused at once.
     fence: start only after all earlier reads and atomics have ended.
@@ -540,11 +540,11 @@ class ArrayView:
     def __repr__(self) -> str: ...
     def reshape(self, *args) -> ArrayView:
         """
-        The same bytes in another shape; ValueError as of ``Memory.reshape``.
+        The same bytes in another shape; ValueError as for ``Memory.reshape``.
         """
     def view(self, dtype: typing.Any) -> ArrayView:
         """
-        The same bytes as elements of another dtype; ValueError as of ``Memory.view``.
+        The same bytes as elements of another dtype; ValueError as for ``Memory.view``.
         """
     @property
     def address(self) -> int: ...
@@ -557,7 +557,7 @@ class ArrayView:
     @property
     def nbytes(self) -> int:
         """
-        Bytes of all elements, gaps left out.
+        Bytes of all elements, without gaps.
         """
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -578,10 +578,10 @@ class RemoteMemory:
     """
     Memory of another Endpoint and the right to use it: a plain value.
 
-    Comes from ``Memory.remote`` and travels as bytes (``to_bytes``), by pickle, or by name
-    (``Endpoint.share`` and ``peer[name]``). It contains the key to the memory: give it only to those who
-    may use it. Slicing works as on ``Memory``. The key covers the whole registration that the array
-    belongs to; ``Endpoint.register(array, cache=False)`` makes one that covers the array alone.
+    Comes from ``Memory.remote`` and travels as bytes (``to_bytes``), by pickle, or by name (``Endpoint.share`` and
+    ``peer[name]``). It contains the key to the memory: send it only to peers that may use it. Slicing works as on
+    ``Memory``. The key covers the whole registration that the array belongs to; ``Endpoint.register(array,
+    cache=False)`` makes one that covers the array alone.
     """
     @staticmethod
     def from_bytes(data: bytes) -> RemoteMemory:
@@ -604,12 +604,12 @@ class RemoteMemory:
         """
     def reshape(self, *args) -> RemoteMemory:
         """
-        The same memory in another shape, as numpy has it; ValueError for memory with gaps.
+        The same memory in another shape, as in numpy; ValueError for memory with gaps.
         """
     def to_bytes(self) -> bytes: ...
     def view(self, dtype: typing.Any) -> RemoteMemory:
         """
-        The same bytes as elements of another dtype; ValueError as of ``Memory.view``.
+        The same bytes as elements of another dtype; ValueError as for ``Memory.view``.
         """
     @property
     def access(self) -> str:
@@ -624,7 +624,7 @@ class RemoteMemory:
     @property
     def device(self) -> str:
         """
-        Where it lies there: ``"cpu"`` or ``"cuda:0"``, as its owner counts.
+        Its device: ``"cpu"`` or ``"cuda:0"``, as the owner counts.
         """
     @property
     def dtype(self) -> str:
@@ -634,7 +634,7 @@ class RemoteMemory:
     @property
     def endpoint_id(self) -> str:
         """
-        The ``id`` of the Endpoint whose memory it is.
+        The ``id`` of the Endpoint that owns it.
         """
     @property
     def itemsize(self) -> int:
@@ -664,12 +664,12 @@ class RemoteMemory:
 
 class Memory:
     """
-    A registered array: its bytes can be read and written by peers who have its ``remote``.
+    A registered array: peers that have its ``remote`` can read and write its bytes.
 
-    Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers,
-    slices, ``...`` and ``None`` gives a part of the same memory, as numpy's basic indexing does.
-    ``numpy.asarray(m)``, ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes; of GPU memory
-    ``torch.from_dlpack(m)`` and ``cupy.from_dlpack(m)``.
+    Made by ``Endpoint.register`` and ``Endpoint.empty``. Keeps the array alive. Slicing with integers, slices,
+    ``...`` and ``None`` gives a part of the same memory, as in numpy's basic indexing. ``numpy.asarray(m)``,
+    ``numpy.from_dlpack(m)`` and ``torch.from_dlpack(m)`` share its bytes; for GPU memory ``torch.from_dlpack(m)``
+    and ``cupy.from_dlpack(m)``.
     """
     def __array__(self, dtype: typing.Any = None, copy: typing.Any = None) -> typing.Any:
         """
@@ -685,8 +685,8 @@ class Memory:
         copy: typing.Any = None,
     ) -> typing_extensions.CapsuleType:
         """
-        The bytes as a DLPack capsule (array API 2024.12). Of GPU memory: waits until the default stream has done its
-        present work unless stream=-1, 30 s at most.
+        The bytes as a DLPack capsule (array API 2024.12). For GPU memory: waits at most 30 s until the default stream
+        has finished its current work, unless stream=-1.
         """
     def __dlpack_device__(self) -> tuple[int, int]: ...
     def __enter__(self) -> typing.Any: ...
@@ -698,7 +698,7 @@ class Memory:
     def __len__(self) -> int: ...
     def __reduce__(self) -> tuple:
         """
-        TypeError: it stays in its process; ``m.remote`` is what travels.
+        TypeError: it stays in its process; send ``m.remote``.
         """
     def __repr__(self) -> str: ...
     def __setitem__(self, arg0: typing.Any, arg1: typing.Any) -> None:
@@ -711,19 +711,20 @@ class Memory:
         """
     def close(self) -> None:
         """
-        End the registration: peers can reach the memory no more. Transfers that run finish first. Closes the
-        slices of this memory too. Calling it again does nothing.
+        End the registration: peers can no longer access the memory. Running transfers finish first. Also closes the
+        slices of this memory. Calling it again does nothing.
         """
     def reshape(self, *args) -> Memory:
         """
-        The same memory in another shape, as numpy has it: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
+        The same memory in another shape, as in numpy: ``m.reshape(2, 3)``, ``m.reshape((2, -1))``. ValueError for
         memory with gaps, which would have to be copied. Raises RegistrationError once closed.
         """
     def view(self, dtype: typing.Any) -> Memory:
         """
-        The same bytes as elements of another dtype (as ``Endpoint.empty`` takes it): ``m.view("float32")``. Another item size scales
-        the last axis, which must have no gaps then. ValueError says what stands in the way: gaps, a last axis that the
-        new item size does not divide, an address or strides that it does not divide. Raises RegistrationError once closed.
+        The same bytes as elements of another dtype (any that ``Endpoint.empty`` takes): ``m.view("float32")``. A
+        different item size scales the last axis, which must then have no gaps. ValueError names the obstacle: gaps, or
+        a last axis, an address or strides that the new item size does not divide. Raises RegistrationError once
+        closed.
         """
     @property
     def address(self) -> int:
@@ -733,7 +734,7 @@ class Memory:
     @property
     def closed(self) -> bool:
         """
-        Whether it is registered no more.
+        Whether it is no longer registered.
         """
     @property
     def contiguous(self) -> bool:
@@ -743,7 +744,7 @@ class Memory:
     @property
     def device(self) -> str:
         """
-        Where it lies: ``"cpu"`` or ``"cuda:0"``.
+        Its device: ``"cpu"`` or ``"cuda:0"``.
         """
     @property
     def dtype(self) -> str:
@@ -768,14 +769,14 @@ class Memory:
     @property
     def registration(self) -> str:
         """
-        How it is registered: ``"host"``; of GPU memory ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (through pinned memory
-        of the host). ``peer.route(...)`` says why.
+        How it is registered: ``"host"``; for GPU memory ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (through pinned
+        host memory). ``peer.route(...)`` gives the reason.
         """
     @property
     def remote(self) -> RemoteMemory:
         """
-        The ``RemoteMemory`` to give to a peer: whoever has it may read this memory, and write it if it is
-        writable. Raises RegistrationError once closed.
+        The ``RemoteMemory`` to send to a peer: its holder may read this memory, and write it if it is writable. Raises
+        RegistrationError once closed.
         """
     @property
     def shape(self) -> tuple:
@@ -795,38 +796,38 @@ class Memory:
 
 class Grant:
     """
-    The right to some memory, to be given to peers and taken back: made by ``Endpoint.grant``. As a context manager it is
-    revoked at the end of the ``with``; else when it is dropped.
+    A revocable right to some memory, for peers: made by ``Endpoint.grant``. Leaving a ``with`` block revokes it;
+    so does dropping it.
     """
     def __enter__(self) -> typing.Any: ...
     def __exit__(self, *args) -> None: ...
     def __repr__(self) -> str: ...
     def revoke(self) -> None:
         """
-        Take it back. When this returns, nobody who has its ``remote`` reads or writes the memory any more: what they try is
-        refused as memory that was closed. That holds where another thread, its time or its memory has begun to end it, too. Copies
-        of GPU memory that the Endpoint makes itself (route ``staged``) are waited for, five seconds at most; one that hangs is
-        reported. Calling it again does nothing.
+        Revoke it. When this returns, no holder of its ``remote`` reads or writes the memory any more: attempts are
+        refused as for closed memory. That also holds if another thread, expiry or closing of the memory has begun to
+        end it. Waits at most five seconds for copies of GPU memory that the Endpoint makes itself (route ``staged``);
+        a copy that hangs is reported. Calling it again does nothing.
         """
     @property
     def remote(self) -> RemoteMemory:
         """
-        The ``RemoteMemory`` to give away. Raises RegistrationError, which says why, once it has ended.
+        The ``RemoteMemory`` to send to peers. Raises RegistrationError with the reason once the grant has ended.
         """
     @property
     def revoked(self) -> bool:
         """
-        Whether it was revoked, or its time or its memory has ended, and nobody has it any more.
+        Whether it was revoked, has expired or its memory was closed, and no peer has access any more.
         """
     @property
     def writable(self) -> bool:
         """
-        Whether it allows to write.
+        Whether it allows writing.
         """
 
 class Route:
     """
-    Which way the bytes of a transfer go, and why.
+    The route of a transfer's bytes, and why it was chosen.
     """
     def __repr__(self) -> str: ...
     def __str__(self) -> str: ...
@@ -849,25 +850,25 @@ class Route:
     @property
     def reason(self) -> str:
         """
-        One sentence. Between two GPUs it says over how many NVLinks, and how fast those are (of NVML, with
-        ``pip install zerohop[nvlink]``), or over what kind of PCIe path (of /sys): looked up when first asked for.
+        One sentence. Between two GPUs it names the number and speed of NVLinks (from NVML, with ``pip install
+        zerohop[nvlink]``), or the kind of PCIe path (from /sys): looked up when first asked for.
         """
     @property
     def settings(self) -> dict[str, int | float | str | list[dict[str, int | float | str]]]:
         """
         The effective settings by name, for instance ``"mtu"`` in bytes: of the Endpoint and of the queue pair. The
         keywords of an Endpoint are explained there; rd_atomic is shown as rd_atomic_out and rd_atomic_in, what both
-        ends agreed on; message_slots as message_slots_in, its own, and message_slots_out, the peer's; message_bytes is the
-        smaller of both ends'. relaxed_ordering is what is asked for: a kernel may drop it without a word. Of an Endpoint on
-        several devices ``"rails"`` is a list of dicts with those of each rail's queue pair (MTU, GID, reads, ...), of
-        which the first that carries the transfer is shown beside it. Empty for the
-        route of a Transfer: ask ``Peer.route``.
+        ends agreed on; message_slots as message_slots_in, its own, and message_slots_out, the peer's; message_bytes is
+        the smaller of both ends'. relaxed_ordering is what was requested: a kernel may silently ignore it. For an
+        Endpoint on several devices ``"rails"`` is a list of dicts with the settings of each rail's queue pair (MTU,
+        GID, reads, ...); the first that carries the transfer is also shown at the top level. Empty for the route of a
+        Transfer: ask ``Peer.route``.
         """
 
 class Transfer:
     """
-    One asynchronous operation. When it is done without error the source may be reused and the bytes are
-    at the destination. Dropping it changes nothing: the transfer goes on, and keeps its memory alive.
+    One asynchronous operation. When it is done without error the source may be reused and the bytes are at the
+    destination. Dropping it changes nothing: the transfer continues, and keeps its memory alive.
 
     ``await transfer`` is ``transfer.wait()`` for asyncio. ``asyncio.gather(a, b)`` and ``asyncio.wait_for(a, 5)``
     take transfers as they are; for a task, ``asyncio.ensure_future(a)`` (create_task wants a coroutine).
@@ -886,21 +887,22 @@ class Transfer:
         Wait until done, at most ``timeout`` seconds (default: the Endpoint's). Any number of threads may wait.
 
         Returns the old value for ``fetch_add`` and ``compare_swap``, the number of bytes for ``recv``, else None.
-        Raises TransferTimeout when the time is over (the transfer goes on), or what ended the transfer: PeerLost,
-        VerbsError, ... whose ``effect`` tells what may have been written.
+        Raises TransferTimeout when the time is over (the transfer continues), or the error that ended the transfer:
+        PeerLost, VerbsError, ... whose ``effect`` states what may have been written.
         """
     def wait_on(
         self, stream: typing.Any, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
     ) -> Transfer:
         """
-        Have a GPU stream wait for this transfer: what the stream is given from now on begins once it is done. The call
-        itself waits for nothing. stream: as for ``Peer.write``, of any GPU of this process.
+        Make a GPU stream wait for this transfer: later work of the stream begins once it is done. The call itself does
+        not wait. stream: as for ``Peer.write``, of any GPU of this process.
 
-        Returns a Transfer that is done when the stream goes on. The stream waits at most `timeout` seconds (default:
-        the Endpoint's), counted from when it gets there. If the transfer is not done by then, or fails, the stream
-        goes on all the same: a RuntimeWarning says so, and wait() of what this call returned raises TransferTimeout,
-        or what ended the transfer. Raises at once what ended a transfer that has failed already; RouteUnavailable
-        (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a kernel of one thread.
+        Returns a Transfer that is done when the stream continues. The stream waits at most `timeout` seconds (default:
+        the Endpoint's), counted from when it reaches the wait. If the transfer is not done by then, or fails, the
+        stream continues anyway: a RuntimeWarning reports it, and wait() of the returned Transfer raises
+        TransferTimeout, or the error that ended the transfer. If the transfer has failed already, raises its error at
+        once; RouteUnavailable (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a
+        kernel of one thread.
         """
     @property
     def done(self) -> bool:
@@ -910,7 +912,7 @@ class Transfer:
     @property
     def nbytes(self) -> int:
         """
-        Bytes of all its arrays; of a recv, those there is room for.
+        Bytes of all its arrays; for a recv, the room.
         """
     @property
     def route(self) -> Route:
@@ -920,29 +922,29 @@ class Transfer:
     @property
     def timeout(self) -> float:
         """
-        Bound of a wait that is given none, seconds: the Endpoint's.
+        Default bound of a wait, in seconds: the Endpoint's.
         """
     @property
     def times(self) -> dict[str, float] | None:
         """
-        When it was what, in seconds of ``time.monotonic()``, or None: it was begun while ``zh.keep_times()`` was off, as it is unless
-        asked for. A dict: ``"asked"``, when the call made it; ``"begun"``, when a device, a CPU or a GPU was first given a part of it to
-        move (a GPU may have other work to do first); ``"ended"``, when it was done, with or without error. Those that have not
-        come yet are missing, as is ``"begun"`` of what nothing of this process moves: a recv whose bytes came along with the
-        message.
+        Times of its stages in seconds of ``time.monotonic()``, or None if it was begun while ``zh.keep_times()`` was
+        off, the default. A dict: ``"asked"``, when the call made it; ``"begun"``, when a device, a CPU or a GPU first
+        got a part of it to move (a GPU may have other work to do first); ``"ended"``, when it was done, with or
+        without error. Stages not reached yet are missing, as is ``"begun"`` where this process moves nothing: a recv
+        whose bytes came with the message.
         """
 
 class Peer:
     """
     The connection to one remote Endpoint, made by ``Endpoint.connect`` or ``Endpoint.accept``.
 
-    When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds.
-    An operation that fails otherwise (memory the peer has closed, say) takes those in flight with it, and
+    When the peer dies, hangs or leaves, every pending and later operation raises PeerLost within 5 seconds. An
+    operation that fails otherwise (for example because the peer has closed the memory) also fails those in flight;
     later ones work again.
     """
     def __contains__(self, name: str) -> bool:
         """
-        Whether the peer shares memory under `name` now. It is asked, as by peer[name].
+        Whether the peer shares memory under `name` now. Asks the peer, like peer[name].
         """
     def __getitem__(self, name: str) -> RemoteMemory:
         """
@@ -956,12 +958,12 @@ class Peer:
         """
     def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
-        Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
+        Let posted operations finish, at most `timeout` seconds (default: the Endpoint's), then leave. The other side
         sees PeerLost. Calling it again does nothing. What has not finished by then ends with PeerLost, and the logger
-        zerohop.transfer is told how much that was.
+        zerohop.transfer records how much that was.
 
-        A send() of more than 16384 bytes is posted as an offer and its bytes leave with the recv of the other side:
-        close() does not wait for that recv. A send still without one is dropped: its Transfer ends with PeerLost, and
+        A send() of more than 16384 bytes is posted as an offer; its bytes leave when the other side calls recv(), and
+        close() does not wait for that. A send still without a recv is dropped: its Transfer ends with PeerLost, and
         close() gives a RuntimeWarning. Wait for the Transfer first.
         """
     def compare_swap(
@@ -971,8 +973,8 @@ class Peer:
         desired: typing.SupportsInt | typing.SupportsIndex,
     ) -> Transfer:
         """
-        Replace one remote 8-byte element by `desired` if it equals `expected`, atomically as fetch_add();
-        wait() returns the old value, which tells whether it did.
+        Replace one remote 8-byte element by `desired` if it equals `expected`, atomic like fetch_add(); wait() returns
+        the old value, which shows whether it did.
         """
     def device_queue(
         self,
@@ -984,38 +986,36 @@ class Peer:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> DeviceQueue:
         """
-        For kernels of `local`'s GPU to put, get and notify by themselves. Both arrays are contiguous, the local one lies on a
-        GPU. The ways (``DeviceQueue.way`` and ``.route`` tell which, and why not the other):
+        Lets kernels of `local`'s GPU put, get and notify on their own. Both arrays are contiguous, and the local one
+        lies on a GPU. The ways (``DeviceQueue.way`` and ``.route`` show which one is used, and why not another):
 
-        - ``"mapped"``: loads and stores, with no CPU in the way, where the other process is on this host and its memory, on a
-          GPU and in a single chunk (as of ``Endpoint.empty()`` and cudaMalloc), is mapped. Until the queue is closed it stays
-          mapped; a peer that closes that memory or the connection waits for it, five seconds at most.
-        - ``"proxy"``: everywhere else, to memory of GPUs and hosts alike: kernels write entries into a ring, which a thread of
-          this process carries out as the Peer's other transfers by devices are. It looks at the ring all the time while there
-          is something to do, and every millisecond when there was nothing for a second.
-        - ``"direct"``, only where asked for: kernels write the entries of a queue pair of their own into its send queue, ring
-          its doorbell and look for its completions by themselves (GPU-initiated RDMA): with ``soft0``, and written for mlx5
-          adapters where `remote` is in the memory of the host, but not verified on any. The device must reach both arrays.
-          For an adapter's doorbell the driver needs
-          ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
+        - ``"mapped"``: loads and stores, without the CPU. The other process must be on this host, and its memory must
+          be on a GPU in a single chunk (as from ``Endpoint.empty()`` or cudaMalloc). It stays mapped until the queue
+          is closed; a peer that closes that memory or the connection waits for this, at most five seconds.
+        - ``"proxy"``: in all other cases, to GPU and host memory alike. Kernels write entries into a ring, and a
+          thread of this process executes them like the Peer's other transfers through devices. The thread polls the
+          ring continuously while there is work, and every millisecond after a second without any.
+        - ``"direct"``, only on request: kernels write entries into the send queue of their own queue pair, ring its
+          doorbell and poll its completions themselves (GPU-initiated RDMA). Works with ``soft0``; code for mlx5
+          adapters with `remote` in host memory exists, but is not verified on any. The device must reach both arrays.
+          For an adapter's doorbell the driver needs ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
         - ``"auto"`` (default): ``"mapped"``, else ``"proxy"``.
 
-        hears: who hears the notifications that kernels put by mapped memory: the peer's kernels and streams (``"gpu"``), its
-        ``wait_notify`` (``"cpu"``), or ``"both"``, which takes a kernel that notifies again and again half a microsecond more
-        each time. Those wake nobody, nor do a direct queue's: a CPU that sleeps in wait_notify looks every millisecond. By the
-        other ways all hear.
+        hears: who receives notifications that kernels put through mapped memory: the peer's kernels and streams
+        (``"gpu"``), its ``wait_notify`` (``"cpu"``), or ``"both"``, which costs a kernel that notifies repeatedly half
+        a microsecond more each time. Those notifications wake nobody, nor do a direct queue's: a CPU that sleeps in
+        wait_notify polls every millisecond. By the other ways both receive them.
 
-        timeout: seconds that a call of a kernel waits which is given no bound, and that this call may take (default: the
-        Endpoint's). Raises RouteUnavailable, ValueError (such arrays it does not take), PeerLost, CudaError,
-        RegistrationError, TransferTimeout.
+        timeout: bound in seconds of this call, and default bound of a kernel's calls (default: the Endpoint's). Raises
+        RouteUnavailable, ValueError (unsuitable arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.
         """
     def fetch_add(
         self, remote: RemoteMemory, value: typing.SupportsInt | typing.SupportsIndex
     ) -> Transfer:
         """
-        Add to one remote 8-byte element (int64 or uint64, aligned to 8), atomically among all operations of
-        the peer's device, not with what a kernel does meanwhile to an element on a GPU; wait() returns the old
-        value. Overflow wraps.
+        Add to one remote 8-byte element (int64 or uint64, aligned to 8); wait() returns the old value. Atomic with all
+        other operations of the peer's device, but not with kernels that access an element on a GPU meanwhile. Overflow
+        wraps.
         """
     def lookup(
         self, name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
@@ -1031,8 +1031,9 @@ class Peer:
     ) -> Transfer:
         """
         Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
-        finds it. It is not seen before the data of any write() called earlier. When the Transfer is done it is on its
-        way, and is seen a moment later. A slot holds one value: a later one replaces one that nobody took.
+        finds it. It becomes visible only after the data of all write() calls made earlier. When the Transfer is done
+        it is in flight, and becomes visible a moment later. A slot holds one value: a later one replaces one that was
+        not taken.
 
         Raises IndexError (slot), ValueError (value), PeerLost.
         """
@@ -1047,8 +1048,8 @@ class Peer:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Transfer:
         """
-        Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is
-        notified once the data has arrived here. Otherwise as write().
+        Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is notified
+        once the data has arrived here. Otherwise as write().
         """
     def read_many(
         self,
@@ -1060,7 +1061,7 @@ class Peer:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Transfer:
         """
-        Read many arrays as one Transfer. pairs: as for write_many, of (RemoteMemory, Memory or array).
+        Read many arrays as one Transfer. pairs: as for write_many, but (RemoteMemory, Memory or array).
         """
     def read_pages(
         self,
@@ -1075,7 +1076,7 @@ class Peer:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Transfer:
         """
-        Read many parts of a remote array, along its first axis, into such parts of a local one, as one Transfer:
+        Read many parts of a remote array, along its first axis, into parts of a local one, as one Transfer:
         source[source_pages[k]] into destination[destination_pages[k]] for every k. Indices as for write_pages(),
         otherwise as read().
         """
@@ -1085,13 +1086,13 @@ class Peer:
         """
         Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.
 
-        A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError
-        and stays for another recv.
+        A shorter message fills the beginning of a contiguous array. One that does not fit raises ValueError and stays
+        for another recv.
         """
     def route(self, local: typing.Any, remote: RemoteMemory) -> Route:
         """
-        Which way bytes between the two would go, and why; where that is not p2p, why not. A transfer may still be
-        left to the device, as its own ``route`` then says: when a device has earlier work with the peer to finish.
+        The route of bytes between the two, and why; where it is not p2p, why not. A transfer may still go through the
+        device, as its own ``route`` then shows: when a device has earlier work with the peer to finish.
 
         Raises PeerLost, RegistrationError (`local` is closed), RouteUnavailable (there is none).
         """
@@ -1101,42 +1102,43 @@ class Peer:
         """
         Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
 
-        Up to 16384 bytes are copied and done when they are in the peer's memory; larger arrays stay where they
-        are until the peer's recv has read them. Bytes are matched, not shapes or dtypes.
+        Up to 16384 bytes are copied, and done when they are in the peer's memory; larger arrays stay in place until
+        the peer's recv has read them. Bytes are matched, not shapes or dtypes.
         """
     def stats(self) -> dict:
         """
         Counters since the connection was made, as a dict of ints, and two lists, "routes" and "rails". Reading them
-        costs transfers nothing. Keys may come to be, those that are here stay as they are.
+        does not slow transfers. Later versions may add keys; the present ones stay.
 
-        work_requests, doorbells: posted to the device, and how often it was told. bytes_out, bytes_in: of the
-        writes and sends, and of the reads, that were posted. messages_in, notifications_in: that came from the
-        peer over the device. queue_full: how often a call waited for room. queue_pair_errors: how often it had to be
-        replaced. sleeps: how often it was given back because nothing needed it (max_awake_peers).
+        work_requests, doorbells: work requests posted to the device, and doorbells rung. bytes_out, bytes_in: of the
+        writes and sends, and of the reads, that were posted. messages_in, notifications_in: received from the peer
+        through the device. queue_full: how often a call waited for room. queue_pair_errors: how often the queue pair
+        had to be replaced.
 
-        "routes": what this process began, a dict for each route and device that it may take or has taken: "route"
-        and "device" (strs, as of a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
-        process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put behind
-        data, or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
-        that ended with an error; under_way: begun, and not ended yet; latency: how long those took that ended without an
-        error, as below; chunks_mapped, nbytes_mapped: of the peer's
-        GPU memory, for the p2p of this GPU, now. What the peer writes and reads here is in its own stats().
+        "routes": what this process began, a dict for each route and device that it may take or has taken: "route" and
+        "device" (strs, as in a Route: p2p over cpu is between host memories, p2p over cuda:0 is what that GPU of this
+        process copies); writes, reads, atomics, sends, recvs: how many were begun; notifications_out: put after data,
+        or alone; bytes_out (of writes and sends) and bytes_in (of reads, and of recvs that have ended); failures:
+        ended with an error; under_way: begun and not ended; latency: durations of those that ended without an error,
+        as below; chunks_mapped, nbytes_mapped: of the peer's GPU memory, for the p2p of this GPU, now. What the peer
+        writes and reads here is in its own stats().
 
-        "latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone), of those
-        that there were: dicts of seconds from its posting to the moment at which this process saw it done (of a recv: until a
-        message came; of copies and notifications that the CPU makes in the call one of eight, as soon as there were 1024, for all); count, sum, p50, p90, p99 (percentiles, as if times lay evenly in their bucket), and buckets: pairs of a bound in
-        seconds and how many took that long or less, but longer than the next lower bound; two for each power of two from
-        64 ns to 68.7 s, without those that count none; the bound of what took longer is inf.
+        "latency": a dict by operation, "write", "read", "atomic", "send", "recv" and "notify" (a notification alone),
+        of those that occurred. Each is a dict in seconds, from posting to the moment at which this process saw it done
+        (for a recv: until a message arrived). Copies and notifications that the CPU makes within the call are sampled,
+        one in eight, after the first 1024. Keys: count, sum, p50, p90, p99 (percentiles, assuming an even spread
+        within each bucket), and buckets: pairs of an upper bound in seconds (inclusive) and the count above the next
+        lower bound; two buckets for each power of two from 64 ns to 68.7 s, without empty ones; the bound of the last
+        is inf.
 
-        "rails": dicts with the counters that come first, for each device, its name ("device"), whether it carries
-        transfers now ("serves"), why it does not ("trouble", a str, empty if it does), and nbytes_registered, the memory that
-        is registered with the device for messages (message_slots, message_bytes) and the results of atomics of this Peer, and
-        "asleep": whether queue pair and memory were given back until they are needed (max_awake_peers).
+        "rails": a dict for each device, with the counters described first and: "device", its name; "serves", whether
+        it carries transfers now; "trouble", why it does not (a str, empty if it does); and nbytes_registered, the memory
+        registered with the device for results of atomics of this Peer.
 
-        "p2p" is there with a peer on the same host unless one of the two Endpoints has p2p=0, a dict: bytes_out and bytes_in, copied
-        without a device (and in the sums above); unanswered, how often the peer did not say in time where its
-        memory is, so that a device took over; and nbytes_page_locked, of the host's memory, for the copies of GPUs: by
-        this process for all its Peers, now.
+        "p2p", a dict, exists for a peer on the same host unless one of the two Endpoints has p2p=0: bytes_out and
+        bytes_in, copied without a device (and included in the sums above); unanswered, how often the peer did not
+        report in time where its memory is, so that a device took over; and nbytes_page_locked, host memory page-locked
+        now for copies of GPUs, by this process for all its Peers.
         """
     def write(
         self,
@@ -1152,21 +1154,21 @@ class Peer:
         Write a local array into a remote one of the same shape and dtype (RDMA write).
 
         source: Memory, or an array, which is registered for this call. destination: RemoteMemory.
-        notify: (slot, value) to put on the peer's notification board behind the data, slot 0 to 65535, value 1 to
-        2**32 - 1. When the Transfer is done the data is there, and the notification is seen a moment later. A slot
-        holds one value: a later one replaces one that nobody took.
-        require: the only kind of route to take, for instance "host"; RouteUnavailable says why not.
-        timeout: seconds that a full queue may hold this call up (default: the Endpoint's); the transfer is
-        accepted even then.
-        stream: of the GPU of the local array, or of any that reaches the peer's if that is in the host's memory: PyTorch's,
-        CuPy's, Numba's, any object with ``__cuda_stream__``, or a handle as an int (0 or 1: the legacy default
-        stream). By p2p from or to a GPU's array the transfer is put into that stream,
-        data and notification, and the call waits for nothing: it begins when the stream gets there, and what the
-        stream is given afterwards begins behind it. It follows the calls before it that named no stream; those of
-        different streams are in no order. On the other routes the call waits, `timeout` seconds at most, until the
-        stream has done what it was given. Not during a capture into a CUDA graph (RouteUnavailable).
-        Without stream= a transfer begins behind what the default stream of the array's GPU was given before: by p2p
-        without a wait, on the other routes the call waits for it.
+        notify: (slot, value) to put on the peer's notification board after the data, slot 0 to 65535, value 1 to 2**32
+        - 1. When the Transfer is done the data has arrived; the notification becomes visible a moment later. A slot
+        holds one value: a later one replaces one that was not taken.
+        require: the only kind of route to take, for instance "host"; RouteUnavailable gives the reason why not.
+        timeout: seconds that a full queue may block this call (default: the Endpoint's); the transfer is accepted even
+        then.
+        stream: of the GPU of the local array, or, if that is in host memory, of any GPU that reaches the peer's: one
+        of PyTorch, CuPy or Numba, any object with ``__cuda_stream__``, or a handle as an int (0 or 1: the legacy
+        default stream). By p2p from or to a GPU array, data and notification are enqueued into that stream, and the
+        call does not wait: the transfer begins when the stream reaches it, and later work of the stream begins after
+        it. It follows earlier calls without a stream; calls in different streams are not ordered. On the other routes
+        the call waits, at most `timeout` seconds, until the stream has finished its work so far. Not during a capture
+        into a CUDA graph (RouteUnavailable).
+        Without stream= a transfer begins after the earlier work of the default stream of the array's GPU: by p2p
+        without blocking; on the other routes the call waits for that work.
 
         Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
         TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).
@@ -1198,20 +1200,20 @@ class Peer:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Transfer:
         """
-        Write many parts of a local array, along its first axis, to such parts of a remote one, as one Transfer:
-        source[source_pages[k]] to destination[destination_pages[k]] for every k. So the blocks of a paged KV cache move
-        without an object for each: of the calls for many blocks this is the fast one.
+        Write many parts of a local array, along its first axis, to parts of a remote one, as one Transfer:
+        source[source_pages[k]] to destination[destination_pages[k]] for every k. This moves the blocks of a paged KV
+        cache without an object for each; of the calls for many blocks it is the fastest.
 
-        source: Memory, or an array. destination: RemoteMemory. Of both a page, array[i], has the same shape and dtype; it
-        may be strided. source_pages, destination_pages: as many indices each, from 0, negative ones do not count
-        from the end: an array along one axis of int32, int64, uint32 or uint64 in host memory (buffer protocol or DLPack), any
-        sequence of ints, or None for all pages in order. They are copied: what becomes of them after the call does not
-        matter. Destination pages must not repeat: which of the pages written to one remains is undefined, and this is
+        source: Memory, or an array. destination: RemoteMemory. A page, array[i], has the same shape and dtype in both;
+        it may be strided. source_pages, destination_pages: equally many indices, from 0; negative ones do not count
+        from the end. Each is an array of int32, int64, uint32 or uint64 with one axis in host memory (buffer protocol
+        or DLPack), any sequence of ints, or None for all pages in order. They are copied: later changes have no
+        effect. Destination pages must not repeat: which of the pages written to one remains is undefined, and this is
         not checked. Otherwise as write(); the notification follows the last page.
 
-        Raises IndexError (an index, with its position and the bound), ValueError (pages, or numbers of indices, that
-        differ; indices of several axes), TypeError (indices of another type, or in a GPU's memory: pass .cpu()), and
-        what write() raises.
+        Raises IndexError (an index, with its position and the bound), ValueError (page shapes or numbers of indices
+        that differ; indices with several axes), TypeError (indices of another type, or in GPU memory: pass .cpu()),
+        and what write() raises.
         """
     @property
     def alive(self) -> bool:
@@ -1221,7 +1223,7 @@ class Peer:
     @property
     def host(self) -> str:
         """
-        The name of the host that its process runs on.
+        The name of its process's host.
         """
     @property
     def id(self) -> str:
@@ -1241,12 +1243,12 @@ class Peer:
     @property
     def timeout(self) -> float:
         """
-        Bound of a wait that is given none, seconds: the Endpoint's.
+        Default bound of a wait, in seconds: the Endpoint's.
         """
     @property
     def why_lost(self) -> str | None:
         """
-        Why it is lost, such as ``'its process has ended'``; None while it is not, and in a forked child.
+        Why it was lost, such as ``'its process has ended'``; None while connected, and in a forked child.
         """
 
 class Endpoint:
@@ -1266,11 +1268,11 @@ class Endpoint:
     ) -> None: ...
     def _faults_text(self) -> str:
         """
-        The words of the faults that there are; empty: none.
+        The words of the faults set; empty: none.
         """
     def _put_faults(self, text: str) -> None:
         """
-        What set_faults() does, of text.
+        Sets faults from text.
         """
     def _repr_html_(self) -> str:
         """
@@ -1282,15 +1284,15 @@ class Endpoint:
         """
     def close(self, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
-        Let what is posted finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
+        Let posted operations finish, at most `timeout` seconds (default: the Endpoint's), leave every peer and stop.
         Calling it again does nothing. RuntimeWarning: it dropped a send(), as Peer.close() explains.
         """
     def connect(
         self, address: bytes, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
     ) -> Peer:
         """
-        Connect to the Endpoint with that address (bytes) and return its Peer; the present one if both are
-        connected already. Both sides may call it at once.
+        Connect to the Endpoint with that address (bytes) and return its Peer; if the two are connected already, the
+        existing one. Both sides may call it at once.
 
         Raises TransferTimeout (no answer within `timeout` seconds; default: the Endpoint's), PeerLost (refused),
         AuthenticationError (the secret does not match), ProtocolError (damaged address).
@@ -1304,12 +1306,13 @@ class Endpoint:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> DeviceBoard:
         """
-        `count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, what GPUs put there is for them,
-        and not for calls that wait or look.
+        `count` slots from `first` on, for kernels of `device` to wait on. Until it is closed, notifications that GPUs
+        put there belong to kernels, and calls that wait or poll do not see them.
 
-        Raises RouteUnavailable (no CUDA driver, built without kernels, a GPU that does not reach the board), IndexError (slots),
-        ValueError (no slot, no GPU's name), CudaError (no such GPU, or it failed), TransferTimeout (a kernel keeps the GPU busy for
-        `timeout` seconds; default: the Endpoint's), and Error once closed.
+        Raises RouteUnavailable (no CUDA driver, built without kernels, a GPU that does not reach the board),
+        IndexError (slots), ValueError (no slot, not a GPU's name), CudaError (no such GPU, or it failed),
+        TransferTimeout (a kernel keeps the GPU busy for `timeout` seconds; default: the Endpoint's), and Error once
+        closed.
         """
     def empty(
         self,
@@ -1321,12 +1324,13 @@ class Endpoint:
     ) -> Memory:
         """
         Fresh zeroed registered memory. shape: int or tuple. dtype: what numpy.dtype() takes ("float32", "f4", float,
-        numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"`` or
-        ``"cuda:<ordinal>"``, or a torch.device; of a GPU it is memory that other processes can be given and, where the GPU allows it,
-        adapters reach (cuMemCreate), in pages of 2 MiB: ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its
-        array. It lives as long as that array or the Memory does, and then until the GPU has done its present work.
-        Do not drop it while a stream is being captured into a CUDA graph: as cudaFree would, that spoils the capture.
-        registration: of GPU memory, as of register().
+        numpy.float32), or a dtype of torch or ml_dtypes, or its name ("bfloat16", "float8_e4m3fn"). device: ``"cpu"``
+        or ``"cuda:<ordinal>"``, or a torch.device; GPU memory can be shared with other processes and, where the GPU
+        supports it, accessed by adapters (cuMemCreate), and is allocated in pages of 2 MiB:
+        ``torch.from_dlpack(memory)`` or ``cupy.from_dlpack`` is its array. It lives as long as that array or the
+        Memory, and then until the GPU has finished its current work.
+        Do not drop it while a stream is being captured into a CUDA graph: like cudaFree, that invalidates the capture.
+        registration: of GPU memory, as for register().
 
         Raises RegistrationError (no memory, no NVIDIA driver, a device that cannot reach it), CudaError (no such
         GPU, no room on it), TransferTimeout (other work kept the GPU from zeroing it for the Endpoint's timeout),
@@ -1340,15 +1344,15 @@ class Endpoint:
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Grant:
         """
-        The right to read some memory of this Endpoint, which can be taken back while the memory goes on: a ``Grant``.
+        The right to read some memory of this Endpoint, revocable while the memory stays registered: a ``Grant``.
 
-        memory: Memory, or a slice of one; a key of its own reaches from its first to its last byte.
-        writable: whether peers may write it, too, and have atomics.
-        timeout: seconds after which it ends by itself; None: it does not.
+        memory: Memory, or a slice of one; a separate key reaches from its first to its last byte.
+        writable: whether peers may also write it, and use atomics.
+        timeout: seconds after which it expires; None: never.
 
-        What can be revoked is never mapped by processes of this host: they reach it by a device, too, which is slower than
-        the route p2p. It ends when its Memory is closed. Raises RegistrationError, TypeError, ValueError (more than the memory
-        itself allows).
+        Revocable memory is never mapped by processes of this host: they too access it through a device, which is
+        slower than the route p2p. The grant ends when its Memory is closed. Raises RegistrationError, TypeError,
+        ValueError (more than the memory itself allows).
         """
     def notify(
         self,
@@ -1356,8 +1360,8 @@ class Endpoint:
         value: typing.SupportsInt | typing.SupportsIndex,
     ) -> None:
         """
-        Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of this Endpoint's own board, as ``Peer.notify`` of a peer does:
-        it is there at once, and wakes who waits for it. It is in no order with what peers write.
+        Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of this Endpoint's own board, as a peer's ``Peer.notify``
+        does: it is visible at once, and wakes waiting threads. It is not ordered with the writes of peers.
 
         Raises IndexError (slot), ValueError (value).
         """
@@ -1377,39 +1381,44 @@ class Endpoint:
         Register an array, without a copy: numpy, torch, jax, or anything with ``__dlpack__`` or the buffer protocol.
 
         writable: whether peers may write it (default: if the array is writable).
-        cache: use a registration again that covers the array; its key then reaches all of what it covers.
-        With False the key reaches the array and nothing more.
-        registration: how GPU memory is registered, ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (not with the device:
-        this Endpoint copies through pinned chunks of the host), or RegistrationError says what is missing; or ``"auto"``, the
-        first that works (on soft0, which copies by itself, also ``"staged"``). Default: the Endpoint's ``registration``.
-        ``Memory.registration`` tells which it became.
-        The first array of a GPU that is registered (or made by empty()) loads the kernels there and takes 2 MiB of its memory.
+        cache: reuse a registration that covers the array; its key then reaches all that the registration covers. With
+        False the key reaches the array and nothing more.
+        registration: how GPU memory is registered: ``"dmabuf"``, ``"peermem"`` or ``"staged"`` (not with the device:
+        this Endpoint copies through pinned host memory); if that is not possible, RegistrationError states the reason.
+        Or ``"auto"``: the first that works (on soft0, which copies itself, also ``"staged"``). Default: the Endpoint's
+        ``registration``. ``Memory.registration`` is the one used.
+        The first array registered (or allocated by empty()) on a GPU loads the kernels there and takes 2 MiB of its
+        memory.
 
-        Returns Memory, which keeps the array alive. The storage of a tensor of PyTorch on the CPU cannot be resized any more, for
-        good; a RuntimeWarning says where PyTorch cannot be kept from it. Raises RegistrationError, TypeError, ValueError.
+        Returns Memory, which keeps the array alive. The storage of a PyTorch CPU tensor can never be resized
+        afterwards; a RuntimeWarning reports if PyTorch cannot be kept from it. Raises RegistrationError, TypeError,
+        ValueError.
         """
     def reset_notify(self, slot: typing.SupportsInt | typing.SupportsIndex) -> int:
         """
-        Empty the slot and return what was in it, 0 if nothing was. Never blocks.
+        Empty the slot and return its value, 0 if it was empty. Never blocks.
         """
     def share(self, name: str, memory: Memory) -> None:
         """
-        Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces what had the name.
+        Publish memory: peers find it by ``peer[name]`` and ``peer.lookup(name)``. Replaces any memory of that name.
         """
     def stats(self) -> dict:
         """
-        Counters of all the Peers that this Endpoint has and had, those that are lost or closed too: a dict with "peers", how
-        many are connected now, "routes", a list as in Peer.stats(), of one dict for each route and device, added up
-        over all of them, and "connections", a list of dicts: one for each that is there, behind one for each of the last 64 names of
-        peers whose connections have ended, the oldest first: "peer", the name, "ended", None or a str that says why the last of that
-        name ended, and "routes", as before but for what is mapped. Also after close(). Reading them costs transfers nothing.
+        Counters of all current and former Peers of this Endpoint, lost and closed ones included: a dict with "peers",
+        the number now connected; "routes", a list as in Peer.stats(), with one dict for each route and device, summed
+        over all Peers; and "connections", a list of dicts: first one for each of the last 64 names of peers whose
+        connections have ended, oldest first, then one for each current connection. Their keys: "peer", the name;
+        "ended", None or a str with the reason why the last connection of that name ended; and "routes", as before but
+        without what is mapped. Also available after close(). Reading them does not slow transfers.
 
-        "faults" is a dict of how often each fault on purpose (zh.Faults) has happened, empty where none has; corrupt_found and
-        duplicate_found are packets of peers that were dropped.
+        "faults" is a dict with the number of times each injected fault (zh.Faults) has happened, empty if none has;
+        corrupt_found and duplicate_found are packets of peers that were dropped. "nbytes_registered" is the memory registered with
+        devices for messages (message_slots, message_bytes), which all Peers share; 0 once closed.
         """
     def unshare(self, name: str) -> None:
         """
-        Publish it no longer; KeyError if nothing has that name. Who has its RemoteMemory keeps the right: close the Memory to end that.
+        Stop publishing it; KeyError if nothing has that name. Peers that have its RemoteMemory keep the right: close
+        the Memory to end that.
         """
     @typing.overload
     def wait_notify(
@@ -1421,8 +1430,8 @@ class Endpoint:
         stream: None = None,
     ) -> int:
         """
-        Wait until a peer has put a value into the slot (0 to 65535) and return it; what was written before it is
-        there. reset: also empty the slot. A slot holds one value: of several that came in the meantime, the last.
+        Wait until a peer has put a value into the slot (0 to 65535) and return it; data written before it has arrived.
+        reset: also empty the slot. A slot holds one value: of several puts, the last.
 
         Raises TransferTimeout after `timeout` seconds (default: the Endpoint's), PeerLost (the last peer has left, and
         the slot is empty), IndexError (slot).
@@ -1437,17 +1446,18 @@ class Endpoint:
         stream: typing.Any,
     ) -> Transfer:
         """
-        With stream= (as for ``Peer.write``, of any GPU of this process) the call waits for nothing: the stream does.
-        What it is given from now on begins when a peer has put a value into the slot, and finds what was written before
-        that. Returns a Transfer, done some 0.1 ms after the stream goes on; its wait() returns the value. What GPUs put
-        into the slot meanwhile is for the stream, not for calls that wait or look without one.
+        With stream= (as for ``Peer.write``, of any GPU of this process) the call does not wait: the stream does. Later
+        work of the stream begins when a peer has put a value into the slot, and sees what was written before that.
+        Returns a Transfer, done about 0.1 ms after the stream continues; its wait() returns the value. What GPUs put
+        into the slot meanwhile belongs to the stream, not to calls that wait or poll without one.
 
-        The stream waits at most `timeout` seconds, counted from when it gets there. It goes on all the same if nothing
-        came by then, or no peer is left that could notify: a RuntimeWarning says so, and wait() of the Transfer raises
-        TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the driver's own operation
-        would not. Where the GPU has no atomics with host memory, a value that replaces one at the very moment when a
-        stream takes that is lost: give each value under way a slot of its own. Raises
-        RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError, IndexError.
+        The stream waits at most `timeout` seconds, counted from when it reaches the wait. It continues anyway if
+        nothing arrived by then, or no peer is left that could notify: a RuntimeWarning reports it, and wait() of the
+        Transfer raises TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the
+        driver's own operation would not. Where the GPU has no atomics with host memory, a value that replaces another
+        at the very moment when a stream takes that one is lost: use a separate slot for each outstanding value. Raises
+        RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError,
+        IndexError.
         """
     def wait_notify_any(
         self,
@@ -1457,7 +1467,7 @@ class Endpoint:
         reset: bool = True,
     ) -> tuple[int, int]:
         """
-        Wait for any slot of [first, first + count); returns (slot, value). As wait_notify().
+        Wait for any slot of [first, first + count); returns (slot, value). Otherwise as wait_notify().
         """
     @property
     def address(self) -> bytes:
@@ -1472,20 +1482,20 @@ class Endpoint:
     @property
     def device(self) -> str:
         """
-        The verbs device, for instance ``"soft0"``; several with commas in between.
+        The verbs device, for instance ``"soft0"``; several are separated by commas.
         """
     @property
     def device_events(self) -> list[dict]:
         """
-        What the devices said by themselves, the newest last, 64 at most: dicts of ``time`` (seconds since the epoch),
-        ``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: it is not about one), ``peer`` (whose
-        queue pair it is about, else ``""``) and ``message``, with the remedy. Those that mean trouble for a device or a
-        port are also RuntimeWarnings. Empty once closed.
+        Asynchronous events of the devices, newest last, at most 64: dicts of ``time`` (seconds since the epoch),
+        ``device``, ``type`` (``"PORT_ERR"``: man ibv_get_async_event), ``port`` (0: none), ``peer`` (whose queue pair
+        it concerns, else ``""``) and ``message``, with the remedy. Events that mean trouble for a device or a port are
+        also RuntimeWarnings. Empty once closed.
         """
     @property
     def id(self) -> str:
         """
-        Names this Endpoint in the world, hexadecimal; not a secret.
+        A globally unique id, hexadecimal; not a secret.
         """
     @property
     def name(self) -> str:
@@ -1501,25 +1511,25 @@ class Endpoint:
     def registration_cache(self) -> dict:
         """
         Counters of the registrations of GPU memory, by name: ``hits`` and ``misses`` of look-ups, ``evictions`` of
-        unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed; and
-        the ``entries`` and ``nbytes`` that there are, of which nobody uses ``unused`` and ``unused_nbytes``.
+        unused ones for lack of room (knob ``registration_cache``), ``stale`` ones whose memory had been freed, and the
+        current ``entries`` and ``nbytes``, of which ``unused`` and ``unused_nbytes`` are not in use.
         """
     @property
     def timeout(self) -> float:
         """
-        Bound of a wait that is given none, seconds.
+        Default bound of a wait, in seconds.
         """
 
 class Dial:
     """
-    A connect() under way; dropped, it ends. See zerohop.aio.
+    A connect() in progress; dropping it cancels it. See zerohop.aio.
     """
     @property
     def done(self) -> bool: ...
 
 class Inquiry:
     """
-    A lookup() under way. See zerohop.aio.
+    A lookup() in progress. See zerohop.aio.
     """
     @property
     def done(self) -> bool: ...
@@ -1550,13 +1560,14 @@ class Bell:
 
 class CallLog:
     """
-    What a rank has called, in memory that the other ranks read: 64 records of 64 bytes, all zero in the beginning. See
-    zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may differ in it.
+    The calls of a rank, in memory that other ranks read: 64 records of 64 bytes, zero-initialized. See
+    zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may
+    differ in it.
     """
     @staticmethod
     def rows_in(memory: bytes) -> list[tuple[int, int, int, int, int, int | None, str]]:
         """
-        The same of another rank's.
+        The same for another rank's log.
         """
     def __init__(self, memory: typing.Any) -> None: ...
     def add(
@@ -1567,18 +1578,18 @@ class CallLog:
         dtype: str,
     ) -> tuple[int, int, int, int, int, int | None, str]:
         """
-        Numbers it: collectives from 1, and barriers by themselves.
+        Numbers it: collectives from 1, and barriers separately.
         """
     def end(self) -> None:
         """
-        There are no more collectives: only barriers go in.
+        No more collectives follow, only barriers.
         """
     def rows(self) -> list[tuple[int, int, int, int, int, int | None, str]]: ...
 
 class Barrier:
     """
-    The steps of a World's barrier; see zerohop.barrier. One thread at a time, which enters. slice: seconds after which a wait stops
-    for a look.
+    The steps of a World's barrier; see zerohop.barrier. Only the thread that has entered may call it. slice:
+    seconds after which a wait returns to check for failures.
     """
 
     FREE: typing.ClassVar[int] = 31
@@ -1596,13 +1607,13 @@ class Barrier:
     ) -> None: ...
     def attempt(self, timeout: typing.Any) -> float | None:
         """
-        A call from its beginning to its end, as long as all goes well. None: all have come. Else the seconds that it has taken; enter()
-        and run() go on, and this thread has entered already if it could.
+        A complete barrier, if nothing goes wrong. None: all ranks have arrived. Else the seconds spent; continue with
+        enter() and run(). This thread may have entered already.
         """
     def connect(self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer) -> None: ...
     def end(self) -> None:
         """
-        attempt() does nothing any more.
+        Disables attempt().
         """
     def enter(self) -> bool:
         """
@@ -1611,30 +1622,32 @@ class Barrier:
     def leave(self) -> None: ...
     def missing(self) -> list[int]:
         """
-        Ranks that have yet to be heard, in this step.
+        Ranks not heard from yet, in this step.
         """
     def run(
         self, seconds: typing.SupportsFloat | typing.SupportsIndex, with_digest: bool
     ) -> tuple[str, int] | None:
         """
-        Goes on with the barrier that is under way, or begins one. None: all have come. Else what is to be looked at, and the rank that
-        it is about: "quiet" (nothing came in time), "rung" (somebody has found that calls differ), "unknown" (that rank is to be
-        connected), "lost" (it is), "told" (another one says so; -1: it has called shrink()), "different" (it has made other calls).
+        Continues the barrier in progress, or begins one. None: all ranks have arrived. Else what to handle, and the
+        rank concerned: "quiet" (nothing arrived in time), "rung" (a rank found that calls differ), "unknown" (connect
+        to that rank), "lost" (that rank is lost), "told" (another rank reports it lost; -1: it has called shrink()),
+        "different" (it has made other calls).
         """
     def untold(self) -> list[tuple[int, int]]:
         """
-        (rank, slot on its board) of those that this rank has yet to tell.
+        (rank, slot on its board) of those that this rank has yet to notify.
         """
     @property
     def number(self) -> int:
         """
-        Of the one that is under way.
+        Of the barrier in progress.
         """
 
 class Lines:
     """
-    The lines of a rank to others, over which messages of collectives go. messages, credits: the first slots of two ranges, one
-    behind the other, that have `each` slots on every rank's board. One thread at a time. See zerohop.collectives.
+    The lines of a rank to other ranks, which carry the messages of collectives. messages, credits: the first slots
+    of two adjacent ranges, each with `each` slots on every rank's board. One thread at a time. See
+    zerohop.collectives.
     """
 
     EAGER: typing.ClassVar[int] = 65536
@@ -1654,37 +1667,38 @@ class Lines:
         """
     def has_news(self, rank: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
-        Whether a message has come that nobody has taken.
+        Whether an unconsumed message has arrived.
         """
     def is_over(self, rank: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
-        Whether that rank has rung off.
+        Whether that rank has hung up.
         """
     def listen(self) -> bool:
         """
-        Whether a notification had come. Never blocks.
+        Whether a notification had arrived. Never blocks.
         """
     def meet(
         self, rank: typing.SupportsInt | typing.SupportsIndex, inbox: RemoteMemory, checked: bool
     ) -> None:
         """
-        inbox: the other rank's for this one. checked: the two compare what arrives (integrity=1).
+        inbox: the other rank's, for this one. checked: the two compare what arrives (integrity=1).
         """
     def over(self) -> list[int]: ...
     def ring_off(self, seconds: typing.SupportsFloat | typing.SupportsIndex) -> None:
         """
-        Tells all that there is nothing more to wait for here.
+        Notifies all ranks that no more messages will follow.
         """
     def untaken(self) -> dict[int, list[tuple[int, int, int, int, str]]]:
         """
-        By rank: (kind, number, root, nbytes, dtype) of what has come and no call has taken.
+        By rank: (kind, number, root, nbytes, dtype) of messages not consumed by a call.
         """
 
 class Exchange:
     """
-    Blocks that go to some ranks while others come from some. sends, receives: lists of (rank, address, nbytes, Memory, number of
-    the call, bytes of the whole block, part, dtype), with None for the address of what a CPU does not reach, and for the Memory of
-    a block of EAGER bytes or fewer that it does, which a receive may have to be given later. of_all: the call is everybody's. See zerohop.collectives.
+    Sends blocks to some ranks while receiving from others. sends, receives: lists of (rank, address, nbytes,
+    Memory, number of the call, bytes of the whole block, part, dtype). The address is None where a CPU has no
+    access. The Memory is None for a block of at most EAGER bytes that a CPU can access; a receive may have to get
+    one later. of_all: all ranks make the call. See zerohop.collectives.
     """
     def __init__(
         self,
@@ -1699,15 +1713,15 @@ class Exchange:
     ) -> None: ...
     def announce(self) -> None:
         """
-        Tells those that wait of large blocks, once.
+        Announces large blocks to the receivers, once.
         """
     def look(self) -> None:
         """
-        Raises what has failed.
+        Raises the error of a failed transfer.
         """
     def missing(self) -> list[int]:
         """
-        Ranks from which something has yet to come.
+        Ranks that still have to send something.
         """
     def place(
         self, receive: typing.SupportsInt | typing.SupportsIndex
@@ -1721,10 +1735,11 @@ class Exchange:
         left: typing.SupportsFloat | typing.SupportsIndex,
     ) -> tuple[str, int, typing.Any] | None:
         """
-        Goes on. None: it is complete. Else what is to be looked at, the rank that it is about, and more: "quiet" (nothing has come in
-        `slice` seconds, or a rank has rung off), "full" (that rank takes nothing), "unmet" (its inbox is to be looked up), "under_way"
-        (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels of what has come and of what should), "length" (of what has come), "payload"
-        (number of the receive, and the bytes that belong there). left: seconds that posting may wait.
+        Continues. None: complete. Else what to handle, the rank concerned, and more: "quiet" (nothing arrived in
+        `slice` seconds, or a rank has hung up), "full" (that rank consumes nothing), "unmet" (look its inbox up),
+        "under_way" (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels that
+        arrived and that were expected), "length" (what arrived), "payload" (number of the receive, and the bytes that
+        belong there). left: seconds that posting may wait.
         """
     def set_memory(
         self, receive: typing.SupportsInt | typing.SupportsIndex, memory: Memory
@@ -1732,21 +1747,21 @@ class Exchange:
     @property
     def culprit(self) -> int | None:
         """
-        Of a run() or look() that has raised: the rank that it is about, None for none.
+        After run() or look() raised: the rank concerned, or None.
         """
     @property
     def number(self) -> int:
         """
-        Of the call, among those that all ranks make; of send_recv, and of what Python has begun, 0.
+        Of the call, among those that all ranks make; 0 for send_recv and for calls that Python started.
         """
 
 class SmallCollectives:
     """
-    Collectives of small host arrays among up to eight ranks, from their arguments to their end, as long as all goes well; and the
-    lock that a collective of any size holds while it runs. One object for each World. See zerohop.collectives.
+    Complete collectives of small host arrays among up to eight ranks, while all goes well, and the lock that a
+    collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
-    bell: the slot where somebody rings who has found that calls differ. slice: seconds after which a wait stops for a look. ended:
-    by kind, what is returned of a call that has ended.
+    bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns
+    to check for failures. ended: by kind, what a completed call returns.
     """
     def __init__(
         self,
@@ -1761,7 +1776,7 @@ class SmallCollectives:
     ) -> None: ...
     def acquire(self, seconds: typing.SupportsFloat | typing.SupportsIndex) -> bool:
         """
-        Waits for the lock. False: another thread held it all the time.
+        Waits for the lock. False: the time passed first.
         """
     def count_received(self, from_: typing.SupportsInt | typing.SupportsIndex) -> int: ...
     def count_sent(self, to: typing.SupportsInt | typing.SupportsIndex) -> int:
@@ -1778,9 +1793,9 @@ class SmallCollectives:
         timeout: typing.Any,
     ) -> typing.Any:
         """
-        Returns None if nothing has happened: the call is unusual or wrong, or others are under way; `ended[kind]` if it has ended; else
-        what has stopped it, as Exchange.run() has it. Stopped, or interrupted by an exception, a call that has begun keeps the lock, and
-        stopped() is what goes on. root: None for none.
+        Returns None if nothing has happened: the call is unusual or wrong, or others are in progress; `ended[kind]` if
+        it has completed; else what stopped it, as from Exchange.run(). A call that has begun keeps the lock when it is
+        stopped or interrupted by an exception; continue it with stopped(). root: None for none.
         """
     def of_pair(
         self,
@@ -1791,7 +1806,7 @@ class SmallCollectives:
         timeout: typing.Any,
     ) -> typing.Any:
         """
-        The same of a send_recv.
+        The same for send_recv.
         """
     def release(self) -> None:
         """
@@ -1799,16 +1814,16 @@ class SmallCollectives:
         """
     def started(self) -> None:
         """
-        Python has a call under way: until finished() there is none of this kind.
+        Python has started a call: until finished() this class refuses calls.
         """
     def stopped(self) -> Exchange | None:
         """
-        The Exchange of a call of this thread that has been stopped; None: there is none.
+        The Exchange of this thread's stopped call; None: there is none.
         """
     @property
     def left(self) -> float:
         """
-        Seconds, of what has been stopped.
+        Seconds left of the stopped call.
         """
     @property
     def mine(self) -> bool:
@@ -1818,20 +1833,20 @@ class SmallCollectives:
 
 class DeviceQueue:
     """
-    A local array, one of a Peer and the way between them, for kernels: made by ``Peer.device_queue``. Its ``value`` is
-    the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.
+    A local array, a Peer's array and the way between them, for kernels: made by ``Peer.device_queue``. Its
+    ``value`` is the ``zerohop::device::Queue`` of ``<zerohop/device.cuh>``, found by ``zerohop.include_dir()``.
     """
     def __enter__(self) -> typing.Any: ...
     def __exit__(self, *args) -> None: ...
     def close(self) -> None:
         """
-        Kernels must not use it any more: those that were given to the GPU before are waited for, by a thread of its own,
-        before anything is unmapped. Idempotent; ``with`` does it, too.
+        Kernels must not use it any more. Kernels launched earlier are awaited, on a separate thread, before anything
+        is unmapped. Idempotent; leaving a ``with`` block closes it, too.
         """
     @property
     def address(self) -> int:
         """
-        Where the same lies in the memory of the GPU, for kernels that take a pointer.
+        Address of the same struct in GPU memory, for kernels that take a pointer.
         """
     @property
     def closed(self) -> bool:
@@ -1846,23 +1861,23 @@ class DeviceQueue:
     @property
     def error(self) -> str | None:
         """
-        Why calls of kernels return ``Status::failed`` from now on; None: nothing has failed.
+        Why calls of kernels now return ``Status::failed``; None: nothing has failed.
         """
     @property
     def route(self) -> Route:
         """
-        Which way the kernels' bytes go, and why.
+        The route of the kernels' bytes, and why.
         """
     @property
     def value(self) -> typing.Any:
         """
-        The plain value that a kernel takes by value: its bytes.
+        The struct that a kernel takes by value, as bytes.
         """
     @property
     def way(self) -> str:
         """
-        ``"mapped"``: kernels load and store by themselves. ``"direct"``: they drive a queue pair, which the adapter carries
-        out. ``"proxy"``: they write the same entries into a ring that a thread of this process carries out.
+        ``"mapped"``: kernels load and store themselves. ``"direct"``: they drive a queue pair, which the adapter
+        executes. ``"proxy"``: they write the same entries into a ring, which a thread of this process executes.
         """
 
 class DeviceBoard:
@@ -1874,13 +1889,13 @@ class DeviceBoard:
     def __exit__(self, *args) -> None: ...
     def close(self) -> None:
         """
-        Kernels must not use it any more: those that were given to the GPU before are waited for, by a thread of its own,
-        before anything is unmapped. Idempotent; ``with`` does it, too.
+        Kernels must not use it any more. Kernels launched earlier are awaited, on a separate thread, before anything
+        is unmapped. Idempotent; leaving a ``with`` block closes it, too.
         """
     @property
     def address(self) -> int:
         """
-        Where the same lies in the memory of the GPU, for kernels that take a pointer.
+        Address of the same struct in GPU memory, for kernels that take a pointer.
         """
     @property
     def closed(self) -> bool:
@@ -1895,17 +1910,17 @@ class DeviceBoard:
     @property
     def value(self) -> typing.Any:
         """
-        The plain value that a kernel takes by value: its bytes.
+        The struct that a kernel takes by value, as bytes.
         """
 
 def announce_exit() -> None:
     """
-    From now on errors end threads other than the calling one quietly.
+    From now on, errors silently end threads other than the calling one.
     """
 
 def ask(peer: Peer, name: str, now: bool = False) -> Inquiry:
     """
-    Begins to look memory up. now: that nothing has the name ends it, too, with None.
+    Starts a look-up of memory. now: also ends, with None, if nothing has the name.
     """
 
 def available_memory(root: str = "") -> int:
@@ -1985,7 +2000,7 @@ def bench_stream(
     timeout: typing.SupportsFloat | typing.SupportsIndex,
 ) -> float:
     """
-    Seconds of `times` writes, reads, sends or receives with `window` under way.
+    Seconds of `times` writes, reads, sends or receives with `window` in flight.
     """
 
 def bench_tcp_ping_pong(
@@ -2046,7 +2061,7 @@ def bench_verbs_receive(
     timeout: typing.SupportsFloat | typing.SupportsIndex,
 ) -> float:
     """
-    Seconds until `times` messages have come, of whose receives `posted` are posted already.
+    Seconds until `times` messages have arrived; `posted` of their receives are posted already.
     """
 
 def bench_verbs_stream(
@@ -2058,7 +2073,7 @@ def bench_verbs_stream(
     timeout: typing.SupportsFloat | typing.SupportsIndex,
 ) -> float:
     """
-    Seconds of `times` requests on queue pairs by turns, with `window` posted in all.
+    Seconds of `times` requests on queue pairs in turn, with `window` posted in total.
     """
 
 def bench_wait_notify(
@@ -2069,7 +2084,7 @@ def bench_wait_notify(
     timeout: typing.SupportsFloat | typing.SupportsIndex,
 ) -> list[float]:
     """
-    Seconds per wait for a notification that is there, the mean of each batch of `count`.
+    Seconds per wait for a notification already there, the mean of each batch of `count`.
     """
 
 def bench_write_many(
@@ -2080,21 +2095,21 @@ def bench_write_many(
     timeout: typing.SupportsFloat | typing.SupportsIndex,
 ) -> float:
     """
-    Seconds of `times` write_many with `window` under way.
+    Seconds of `times` write_many with `window` in flight.
     """
 
 def crc32c(array: typing.Any) -> int:
     """
-    The CRC32C (Castagnoli; RFC 3720, B.4) of the bytes of a contiguous array in the host's memory. Kernels that put with
+    The CRC32C (Castagnoli; RFC 3720, B.4) of the bytes of a contiguous array in host memory. Kernels that call
     ``put_notify_checked`` send that of their data as the notification's value (1 for 0).
 
-    Raises TypeError (no array), ValueError (on a GPU, not contiguous).
+    Raises TypeError (not an array), ValueError (on a GPU, not contiguous).
     """
 
 def device_names() -> list[str]: ...
 def dial(endpoint: Endpoint, address: bytes) -> Dial:
     """
-    Begins to connect.
+    Starts to connect.
     """
 
 def fault_words(text: str) -> dict:
@@ -2106,7 +2121,7 @@ def find_accepted(
     endpoint: Endpoint, late: typing.SupportsFloat | typing.SupportsIndex | None = None
 ) -> Peer:
     """
-    As accept(), at once: None if nobody has connected yet, or TransferTimeout after `late` seconds.
+    As accept(), without waiting: None if no peer has connected, or TransferTimeout after `late` seconds.
     """
 
 def find_notify(
@@ -2117,63 +2132,62 @@ def find_notify(
     late: typing.SupportsFloat | typing.SupportsIndex | None = None,
 ) -> tuple[int, int] | None:
     """
-    As wait_notify_any(), at once: None if nothing is there yet, or TransferTimeout after `late` seconds.
+    As wait_notify_any(), without waiting: None if all are empty, or TransferTimeout after `late` seconds.
     """
 
 def forget_logs() -> None:
     """
-    In a child made by fork(): keep no sentences.
+    Call in a child made by fork(): keep no sentences.
     """
 
 def forget_recording() -> None:
     """
-    In a child made by fork().
+    Call in a child made by fork().
     """
 
 def gpu_count() -> int:
     """
-    How many GPUs the driver shows; 0 without a driver.
+    How many GPUs the driver reports; 0 without a driver.
     """
 
 def gpu_export_dmabuf(array: typing.Any) -> tuple:
     """
-    The pages an array lies in as a dma-buf: a file descriptor, which the caller closes, and the offset of the
+    Exports the pages of an array as a dma-buf: a file descriptor, which the caller closes, and the offset of the
     first element in it. Raises CudaError.
     """
 
 def gpu_facts(ordinal: typing.SupportsInt | typing.SupportsIndex) -> dict:
     """
-    What the driver says of ``cuda:<ordinal>`` as far as adapters are concerned. write_order: what makes their
-    writes visible to a running kernel: nothing (``kept``), a ``flush`` or a ``read`` by the adapter. Raises
-    CudaError.
+    The driver's facts about ``cuda:<ordinal>`` that concern adapters. write_order: what makes their writes visible
+    to a running kernel: nothing (``kept``), a ``flush`` or a ``read`` by the adapter. Raises CudaError.
     """
 
 def gpu_memory(array: typing.Any) -> dict:
     """
-    The kind of memory an array lies in and the allocation around it: addresses, and chunks as tuples of begin,
-    end and buffer id, which no other memory of the process ever has. Raises CudaError, RegistrationError.
+    The kind of an array's memory and the allocation around it: addresses, and chunks as tuples of begin, end and
+    buffer id, which the process never reuses for other memory. Raises CudaError, RegistrationError.
     """
 
 def has_kernels() -> bool:
     """
-    Whether the kernels of this package were built in: there was nvcc at the build.
+    Whether this package was built with its kernels (nvcc was available).
     """
 
 def has_nvtx() -> bool:
     """
-    Whether transfers are ranges of NVTX in a profiler: its headers were there at the build.
+    Whether profilers see transfers as NVTX ranges: built with its headers.
     """
 
 def keep_times(on: bool = True) -> None:
     """
-    Whether ``Transfer.times`` are kept, of the Transfers that this process begins from now on. Off unless asked for: they cost
-    each of them three looks at the clock. In a notebook a Transfer draws its own.
+    Whether to record ``Transfer.times`` for the Transfers that this process begins from now on. Off by default: it
+    costs three clock reads per Transfer. In a notebook a Transfer draws its own.
     """
 
 @typing.overload
 def leave_wait(what: Endpoint, id: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
-    Ends what watch(), watch_slots() or watch_accept() has begun.
+    Ends a watch started by watch(), watch_slots() or watch_accept().
     """
 
 @typing.overload
@@ -2185,19 +2199,19 @@ def leave_wait(what: Inquiry, id: typing.SupportsInt | typing.SupportsIndex) -> 
 @typing.overload
 def outcome(of: Transfer, late: typing.SupportsFloat | typing.SupportsIndex) -> typing.Any:
     """
-    What it has ended with; if it has not, TransferTimeout after `late` seconds.
+    Its result or error; if it has not ended, TransferTimeout after `late` seconds.
     """
 
 @typing.overload
 def outcome(of: Dial, late: typing.SupportsFloat | typing.SupportsIndex) -> Peer:
     """
-    What it has ended with; if it has not, TransferTimeout after `late` seconds.
+    Its result or error; if it has not ended, TransferTimeout after `late` seconds.
     """
 
 @typing.overload
 def outcome(of: Inquiry, late: typing.SupportsFloat | typing.SupportsIndex) -> RemoteMemory | None:
     """
-    What it has ended with; if it has not, TransferTimeout after `late` seconds.
+    Its result or error; if it has not ended, TransferTimeout after `late` seconds.
     """
 
 def report(sentence: str) -> None:
@@ -2210,34 +2224,34 @@ def seconds(
     endpoint: Endpoint, timeout: typing.SupportsFloat | typing.SupportsIndex | None
 ) -> float:
     """
-    The bound of a call that is given that timeout.
+    The bound in seconds of a call with that timeout.
     """
 
 @typing.overload
 def seconds(peer: Peer, timeout: typing.SupportsFloat | typing.SupportsIndex | None) -> float:
     """
-    The bound of a call that is given that timeout.
+    The bound in seconds of a call with that timeout.
     """
 
 def send_logs(bell: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
-    Keep sentences for take_logs() from now on, and tell by that eventfd; -1: do not.
+    From now on, keep sentences for take_logs() and signal that eventfd; -1: stop.
     """
 
 def start_recording(most: typing.SupportsInt | typing.SupportsIndex) -> None:
     """
-    Record so many events at most. RuntimeError: it is done already.
+    Record at most so many events. RuntimeError: a recording is on already.
     """
 
 def stop_recording() -> tuple:
     """
-    The events as dicts in the order in which they began, and how many had no room. Their "end" is None for what is
-    still under way; times are nanoseconds of time.monotonic_ns().
+    The events as dicts in the order in which they began, and how many did not fit. Their "end" is None for events
+    still in progress; times are nanoseconds of time.monotonic_ns().
     """
 
 def take_logs() -> tuple:
     """
-    Tuples of level, topic and sentence, and how many were dropped for want of room.
+    Tuples of level, topic and sentence, and how many were dropped for lack of room.
     """
 
 def verbs_devices() -> list[str]:
@@ -2247,7 +2261,7 @@ def verbs_devices() -> list[str]:
 
 def wire_text(bytes: bytes) -> str:
     """
-    Text from another process as str, fit to be shown: see wire_text.hpp.
+    Text from another process as str, safe to display: see wire_text.hpp.
     """
 
 DEFAULT_CACHE_ENTRIES: int = 1024
