@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from zerohop.segment import Segment
     from zerohop.world import World
 else:
-    # Imported when they are first asked for: asyncio costs as much as all the rest of this import.
+    # Imported on first use: asyncio costs as much as all the rest of this import.
     _PACKAGES = ("aio", "collectives", "notebook", "scale")
     _LATER = {
         "Collective": "collectives",

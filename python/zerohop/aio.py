@@ -1,4 +1,4 @@
-"""asyncio: what the blocking calls of Endpoint and Peer are for coroutines.
+"""asyncio: the blocking calls of Endpoint and Peer for coroutines.
 
     import zerohop as zh
 
@@ -10,9 +10,9 @@
 Timeouts, results and errors are those of the blocking calls. Cancelling loses nothing: a notification
 stays in its slot, and an accepted Peer goes to the next accept.
 
-No thread waits, and nothing is looked at again and again: each event loop has one descriptor, which the
-engine makes readable when something has come of what is awaited in that loop. Of several coroutines that wait
-in one loop for the same slots, or to accept, the first is served first.
+No thread waits, and nothing polls: each event loop has one descriptor, which the
+engine makes readable when something awaited in that loop has completed. Coroutines of one loop that wait
+for the same slots, or to accept, are served in order.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ __all__ = ["accept", "connect", "lookup", "wait_notify", "wait_notify_any"]
 
 _BEAT = 0.25  # seconds
 T = TypeVar("T")
-_Told: TypeAlias = "asyncio.Future[bool]"  # False: the time is over
+_Wakeup: TypeAlias = "asyncio.Future[bool]"  # False: it timed out
 
 
 class _Beat:
     """Wakes one event loop now and then while something is awaited in it by ``with``.
 
-    The kernel of a notebook (ipykernel 7) makes of an interrupt a callback that does not wake the loop: it would be
-    called when the next thing happens, which may be what is awaited.
+    The kernel of a notebook (ipykernel 7) turns an interrupt into a callback that does not wake the loop: it would run
+    only at the next event, which may be the awaited one.
     """
 
     def __init__(self) -> None:
         self._awaited = 0
-        self._timer: asyncio.TimerHandle | None = None  # None while nothing is: it holds the loop
+        # None while nothing is awaited: a timer holds the loop.
+        self._timer: asyncio.TimerHandle | None = None
 
     def __enter__(self) -> None:
         self._awaited += 1
@@ -63,39 +64,39 @@ class _Beat:
 
 
 class _LoopBell:
-    """Wakes one event loop for what is awaited in it."""
+    """Wakes one event loop when something awaited in it completes."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.bell = _core.Bell()
         self.beat = _Beat()
-        self.lines: dict[object, _Line] = {}  # by what they wait for
+        self.lines: dict[object, _Line] = {}  # by the key of what they wait for
         self._tokens = itertools.count()
-        self._waiting: dict[int, _Told] = {}
+        self._waiting: dict[int, _Wakeup] = {}
         loop.add_reader(self.bell.fileno(), self._on_ring)
 
-    def expect(self, future: _Told) -> int:
-        """The token with which the bell is to ring for it."""
+    def expect(self, future: _Wakeup) -> int:
+        """The token with which the bell rings for it."""
         token = next(self._tokens)
         self._waiting[token] = future
         return token
 
     def forget(self, token: int) -> bool:
-        """False: it has rung already."""
+        """False: it has already rung."""
         return self._waiting.pop(token, None) is not None
 
     def _on_ring(self) -> None:
         for token in self.bell.drain():
             future = self._waiting.pop(token, None)
-            if future is not None and not future.done():  # a cancelled task waits no more
+            if future is not None and not future.done():  # a cancelled task no longer waits
                 future.set_result(True)
 
 
 class _Line:
-    """The coroutines of one loop that wait for the same thing of an Endpoint, as they came.
+    """The coroutines of one loop that wait for the same thing of an Endpoint, in order of arrival.
 
-    Only the first is told when it may be there, as what that one takes is not there for the next.
+    Only the first is woken, because what it takes is gone for the next.
 
-    watch: has the bell ring with a token; returns what ends that.
+    watch: makes the bell ring with a token; returns the handle that ends that.
     """
 
     def __init__(
@@ -106,15 +107,15 @@ class _Line:
         key: object,
     ) -> None:
         self._bell, self._endpoint, self._watch, self._key = bell, endpoint, watch, key
-        self._futures: OrderedDict[_Told, None] = OrderedDict()
-        self._token = self._wait = 0  # of the first
+        self._futures: OrderedDict[_Wakeup, None] = OrderedDict()
+        self._token = self._wait = 0  # for the first waiter
 
-    def join(self, future: _Told) -> None:
+    def join(self, future: _Wakeup) -> None:
         self._futures[future] = None
         if len(self._futures) == 1:
             self._begin(future)
 
-    def leave(self, future: _Told) -> None:
+    def leave(self, future: _Wakeup) -> None:
         first = next(iter(self._futures)) is future
         del self._futures[future]
         if not first:
@@ -126,11 +127,11 @@ class _Line:
         else:
             del self._bell.lines[self._key]
 
-    def _begin(self, future: _Told) -> None:
+    def _begin(self, future: _Wakeup) -> None:
         self._token = self._bell.expect(future)
         try:
             self._wait = self._watch(self._bell.bell, self._token)
-        except Error:  # closed, say: it looks, and learns that by itself
+        except Error:  # for example closed: the waiter looks and gets the error
             self._bell.forget(self._token)
             if not future.done():
                 future.set_result(True)
@@ -146,13 +147,13 @@ def _bell_of(loop: asyncio.AbstractEventLoop) -> _LoopBell:
     if bell is None:
         for ref in _bells.keyrefs():
             other = ref()
-            if other is not None and other.is_closed():  # what was awaited in it holds it
+            if other is not None and other.is_closed():  # the awaited objects keep it alive
                 _bells.pop(other, None)
         bell = _bells[loop] = _LoopBell(loop)
     return bell
 
 
-def _expire(future: _Told) -> None:
+def _expire(future: _Wakeup) -> None:
     if not future.done():
         future.set_result(False)
 
@@ -163,11 +164,11 @@ def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
 
 
 def _outcome(of: Any, timeout: float) -> Generator[Any, None, Any]:
-    """of: an object with an end that the bell can watch."""
+    """of: an object whose end the bell can watch."""
     if not of.done:
         loop = asyncio.get_running_loop()
         bell = _bell_of(loop)
-        future: _Told = loop.create_future()
+        future: _Wakeup = loop.create_future()
         token = bell.expect(future)
         wait = bell.bell.watch(of, token)
         bound = loop.call_later(timeout, _expire, future)
@@ -193,9 +194,9 @@ async def _in_line(
     watch: Callable[[_core.Bell, int], int],
     timeout: float,
 ) -> T:
-    """What find(None) finds, as soon as it does. It is taken behind the last point where the task can be cancelled.
+    """Returns the result of find(None) as soon as there is one, taken after the last point where the task can be cancelled.
 
-    find(seconds) raises TransferTimeout where it finds nothing.
+    find(seconds) raises TransferTimeout if it finds nothing.
     """
     found = find(None)
     if found is not None:
@@ -208,13 +209,13 @@ async def _in_line(
         line = bell.lines.get(key)
         if line is None:
             line = bell.lines[key] = _Line(bell, endpoint, watch, key)
-        future: _Told = loop.create_future()
+        future: _Wakeup = loop.create_future()
         line.join(future)
         bound = loop.call_at(until, _expire, future)
         try:
             with bell.beat:
                 in_time = await future
-            # Where another waiter is quicker each time, the timer has no turn.
+            # If another waiter is quicker each time, the timer never fires.
             found = find(None if in_time and loop.time() < until else timeout)
         finally:
             bound.cancel()
@@ -224,7 +225,7 @@ async def _in_line(
 
 
 async def connect(endpoint: Endpoint, address: bytes, timeout: float | None = None) -> _core.Peer:
-    """As Endpoint.connect. A cancelled one may still connect: then connecting again is quick."""
+    """As Endpoint.connect. A cancelled call may still connect; the next connect is then quick."""
     bound = _core.seconds(endpoint, timeout)
     peer: _core.Peer = await _until_over(_core.dial(endpoint, address), bound)
     return peer

@@ -1,4 +1,4 @@
-"""Where NumPy has a say: what names an element type, and arrays of types that NumPy itself lacks."""
+"""NumPy's part: names of element types, and arrays of types that NumPy lacks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ __all__ = ["dtype_name", "to_numpy"]
 
 
 def dtype_name(dtype: Any) -> str:
-    """The name of an element type given as whatever NumPy or PyTorch take: "f4", int, torch.half.
+    """The name of an element type in any form that NumPy or PyTorch accept: "f4", int, torch.half.
 
-    Raises TypeError (no dtype at all), ValueError (another byte order than this machine's).
+    Raises TypeError (not a dtype), ValueError (not in this machine's byte order).
     """
     text = str(dtype)
     if text.startswith("torch."):
@@ -25,7 +25,7 @@ def dtype_name(dtype: Any) -> str:
     except (TypeError, ValueError, SyntaxError):
         known = None
     if known is None and isinstance(dtype, str):
-        return dtype  # "bfloat16", which NumPy knows only with ml_dtypes
+        return dtype  # "bfloat16": NumPy knows it only with ml_dtypes
     if known is None:
         raise TypeError(
             f'a dtype is a name such as "float32", or a dtype of NumPy or PyTorch, not {text}'
@@ -51,7 +51,7 @@ def _extension_type(name: str) -> Any:
 
 
 def to_numpy(view: _core.ArrayView, name: str, dtype: Any, copy: bool | None) -> Any:
-    """What ``Memory.__array__`` returns; `view` shows a type that NumPy lacks as unsigned integers."""
+    """Implements ``Memory.__array__``; in `view` a type that NumPy lacks appears as unsigned integers."""
     import numpy as np
 
     array = np.asarray(memoryview(view))  # type: ignore[arg-type]
@@ -61,5 +61,5 @@ def to_numpy(view: _core.ArrayView, name: str, dtype: Any, copy: bool | None) ->
     if wanted == array.dtype and not copy:
         return array
     if copy is False:
-        raise ValueError(f"{name} does not become {wanted} without a copy")
+        raise ValueError(f"{name} cannot become {wanted} without a copy")
     return array.astype(wanted)

@@ -1,4 +1,4 @@
-"""What is said of a call whose arguments do not fit a function of the core."""
+"""The error message for a call whose arguments do not fit a function of the core."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 __all__ = ["explain", "parse"]
 
-# How pybind11 names what it takes, and how users know it.
+# pybind11's names of argument types, and the usual names.
 _PLAIN = {
     "typing.SupportsInt | typing.SupportsIndex": "int",
     "typing.SupportsFloat | typing.SupportsIndex": "float",
@@ -21,18 +21,18 @@ _PLAIN = {
 
 
 def explain(refusal: str, positional: tuple[Any, ...], named: Mapping[str, Any]) -> str:
-    """A sentence in place of pybind11's refusal, which shows all arguments, long and secret ones too.
+    """A sentence in place of pybind11's message, which shows all arguments, even long and secret ones.
 
-    refusal: that message. positional: with the object first, if it is a method's.
+    refusal: pybind11's message. positional: for a method the object is the first.
     """
     name, _, rest = refusal.partition("(")
-    if name == "__init__":  # its signature is that of the class
+    if name == "__init__":  # its signature is shown as the class's
         name, positional = type(positional[0]).__name__, positional[1:]
     taken, _, _ = rest.partition("\n\nInvoked with")
     signatures = re.findall(r"^ +\d+\. [\w.]*(\(.*\))(?: -> .*)?$", taken, re.MULTILINE)
     if not signatures:
         return f"{name}() does not take these arguments: see help({name})"
-    # Of several, what is said of the one that fits best; the first is the usual one.
+    # Of several overloads, the message for the one that fits best; on a tie the first, the usual one.
     said = [_explain_one(name, parse(one), positional, named) for one in signatures]
     return min(said, key=lambda one: one.wrong).sentence
 
@@ -86,7 +86,7 @@ def _parameter(argument: ast.arg, kind: Any, has_default: bool) -> Parameter:
 
 
 def _shown(arguments: ast.arguments) -> str:
-    """As a caller writes them: without the object of a method and without types."""
+    """As in a call: without self and without types."""
     for argument in (*arguments.args, *arguments.kwonlyargs):
         argument.annotation = None
     return ast.unparse(arguments).removeprefix("self, ").removeprefix("self")
@@ -97,7 +97,7 @@ def _annotation(argument: ast.arg) -> str:
 
 
 def _fits(value: object, annotation: str) -> bool:
-    """Whether the type does; of containers, only whether it is one."""
+    """Whether the type fits; elements of containers are not checked."""
     kinds = {kind.__name__ for kind in type(value).__mro__}  # object is among them
     if hasattr(value, "__index__"):
         kinds |= {"int", "float"}

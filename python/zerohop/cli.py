@@ -1,4 +1,4 @@
-"""The `zerohop` command. Each subcommand imports what it needs when it runs, so that --help is quick."""
+"""The `zerohop` command. Each subcommand imports its modules when it runs, so that --help is quick."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from zerohop import __version__
 from zerohop._endpoint.knobs import KNOBS
 from zerohop.bench.command import bench, device_option
 
-INTERRUPTED = 130  # exit status: a shell's after SIGINT
+INTERRUPTED = 130  # exit status of a shell after SIGINT
 
 
 class _Commands(click.Group):
-    """Ctrl-C ends each of them in one line; click's own status, 1, says that something was wrong."""
+    """On Ctrl-C each prints one line and exits with INTERRUPTED; click's own status, 1, would mean a failure."""
 
     def invoke(self, context: click.Context) -> Any:
         try:
@@ -45,10 +45,10 @@ def main() -> None:
 @device_option
 @click.pass_context
 def demo(context: click.Context, ranks: int, device: str | None) -> None:
-    """Solve a heat equation between processes and push a model from one to the others, and check every bit.
+    """Solve a heat equation between processes, send a model from one to the others, and check every bit.
 
-    These are two of the examples, zerohop.examples.halo and weights. They go through queue pairs here: without
-    ZEROHOP_P2P=0, processes of one host copy by p2p. Exit status: 0 if all is right, 1 if not.
+    These are two of the examples, zerohop.examples.halo and weights. Here they use queue pairs
+    (ZEROHOP_P2P=0); by default processes of one host copy by p2p. Exit status: 0 if all is right, 1 if not.
     """
     variables = {"ZEROHOP_P2P": "0", **os.environ}
     if device is not None:
@@ -95,14 +95,14 @@ def _parse_address(
 @click.option(
     "--want",
     type=click.Choice(["host", "p2p", "gpudirect", "staged"]),
-    help="Exit with 0 only if this route works here; it is tried.",
+    help="Test this route; exit with 0 only if it works here.",
 )
 @click.option(
     "--peer",
     callback=_parse_address,
     metavar="ADDRESS",
-    help="Try each route to a counterpart: what its --listen printed, or @FILE with it, which keeps "
-    "the secret in it out of the list of processes.",
+    help="Try each route to a counterpart: the output of its --listen, or @FILE that contains it, which keeps "
+    "its secret out of the process list.",
 )
 @click.option("--listen", is_flag=True, help="Be the counterpart: print an address and serve.")
 @device_option
@@ -115,12 +115,12 @@ def doctor(
     listen: bool,
     device: str | None,
 ) -> None:
-    """Say what works on this machine, what does not, and what helps.
+    """Show what works on this machine, what does not, and how to fix it.
 
     Exit status: 0 if nothing fails, or if the wanted route works; 1 if not; 2 for wrong usage.
     """
     if listen and (as_json or want or peer is not None):
-        raise click.UsageError("--listen goes with --verbs alone")
+        raise click.UsageError("--listen can be combined only with --verbs")
     from zerohop.doctor import command
     from zerohop.doctor.host import Host
     from zerohop.errors import Error
@@ -137,7 +137,7 @@ def doctor(
 
 
 def _finite(context: click.Context, option: click.Parameter, number: float) -> float:
-    """FloatRange lets nan through, and inf."""
+    """FloatRange accepts nan and inf."""
     if not math.isfinite(number):
         raise click.BadParameter(f"{number} is not a finite number")
     return number
@@ -150,29 +150,31 @@ def _finite(context: click.Context, option: click.Parameter, number: float) -> f
     show_default=True,
     type=click.FloatRange(min=0),
     callback=_finite,
-    help="How long; every pattern is tried once in any case.",
+    help="Duration; every pattern runs at least once.",
 )
 @click.option(
     "--route",
     "routes",
     multiple=True,
     type=click.Choice(["host", "p2p", "gpudirect", "staged"]),
-    help="Only these, all of which must be there. Default: all that are.",
+    help="Test only these routes; all of them must exist. Default: all available routes.",
 )
 @click.option(
     "--size",
     default="64M",
     show_default=True,
     callback=lambda context, option, text: _parse_bytes(text),
-    help="Memory of each route; between hosts that of --listen.",
+    help="Size of the memory for each route; between hosts that of --listen.",
 )
-@click.option("--seed", type=click.IntRange(min=0), help="Of all that is random. Default: any.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), help="Seed of the random numbers. Default: any."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
     "--peer",
     callback=_parse_address,
     metavar="ADDRESS",
-    help="The other end: what its --listen printed, or @FILE with it. Default: a second process here.",
+    help="The other end: the output of its --listen, or @FILE that contains it. Default: a second process here.",
 )
 @click.option("--listen", is_flag=True, help="Be the other end: print an address and serve.")
 @device_option
@@ -188,19 +190,19 @@ def verify(
     listen: bool,
     device: str | None,
 ) -> None:
-    """Try memory and the ways to it, as a memory tester does: patterns are written, read back and compared.
+    """Test memory and the routes to it, like a memory tester: write patterns, read them back and compare.
 
-    Between two processes of this host, or with --listen on one host and --peer on another. Random ranges and
-    alignments; every transfer is compared by checksums of both ends, what is read back byte for byte, and at the end
-    all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a route that was named is not there;
-    2 if the settings are wrong; 130 after Ctrl-C, which shows what was found so far.
+    Between two processes of this host, or with --listen on one host and --peer on another. Ranges and
+    alignments are random. Every transfer is compared by checksums of both ends, the data read back byte for byte, and at the end
+    all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a named route is not available;
+    2 if the settings are wrong; 130 after Ctrl-C, which shows the results so far.
     """
     from zerohop.errors import Error
 
     if listen:
         timed = context.get_parameter_source("minutes") is not ParameterSource.DEFAULT
         if as_json or routes or peer is not None or seed is not None or timed:
-            raise click.UsageError("--listen goes with --size and --verbs alone")
+            raise click.UsageError("--listen can be combined only with --size and --verbs")
         from zerohop.verify import target
 
         try:
@@ -231,22 +233,22 @@ def _parse_bytes(text: str) -> int:
 
 @main.command()
 @click.argument("addresses", nargs=-1, metavar="[ADDRESS]...")
-@click.option("--once", is_flag=True, help="Print one table, of one interval, and end.")
+@click.option("--once", is_flag=True, help="Print one table, of one interval, and exit.")
 @click.option(
     "--interval",
     default=1.0,
     show_default=True,
     type=click.FloatRange(0.05, 3600),
     metavar="SECONDS",
-    help="Between two looks.",
+    help="Time between two samples.",
 )
 @click.pass_context
 def top(context: click.Context, addresses: tuple[str, ...], once: bool, interval: float) -> None:
-    """Show what processes move: rates, latencies and errors by peer and route, until interrupted.
+    """Show transfers by peer and route: rates, latencies and errors, until interrupted.
 
     Of this user's processes on this host that were started with ZEROHOP_METRICS=local (or a port), or of those at
-    ADDRESS: 9400, host:9400. Through a pipe the tables come as plain text. "now" is what is under way; latencies are
-    those of the last interval, without recv. Exit status with --once: 1 if nobody answers.
+    ADDRESS: 9400, host:9400. Into a pipe the tables are plain text. "now" is the number in flight; latencies are
+    those of the last interval, without recv. Exit status with --once: 1 if no process answers.
     """
     from zerohop.observe import view
     from zerohop.observe.sources import named_source
@@ -262,7 +264,7 @@ def _trace(file: TextIO) -> Any:
     try:
         return json.load(file)
     except ValueError as error:
-        raise ValueError(f"{file.name!r} is no trace: {error}") from None
+        raise ValueError(f"{file.name!r} is not a trace: {error}") from None
 
 
 @main.command()
@@ -275,13 +277,13 @@ def _trace(file: TextIO) -> Any:
     help="The file to write.",
 )
 def merge(traces: tuple[TextIO, ...], output: Path) -> None:
-    """Lay traces of several processes, which zerohop.record() wrote, together in one file for Perfetto."""
+    """Merge traces of several processes, written by zerohop.record(), into one file for Perfetto."""
     from zerohop.observe.recording import merged, write_whole
 
     try:
         write_whole(output, *merged(map(_trace, traces)))
     except RecursionError:
-        raise click.ClickException("a file is nested too deep: it is no trace") from None
+        raise click.ClickException("a file is nested too deep: it is not a trace") from None
     except (OSError, ValueError) as error:
         raise click.ClickException(str(error)) from None
 
@@ -290,14 +292,14 @@ def _split_ranks(context: click.Context, option: click.Parameter, text: str) -> 
     try:
         ranks = tuple(int(part) for part in text.split(","))
     except ValueError:
-        raise click.BadParameter(f"{text!r} is no list of numbers such as 1000,100000") from None
+        raise click.BadParameter(f"{text!r} is not a list of numbers such as 1000,100000") from None
     if min(ranks) < 2:
-        raise click.BadParameter("a job has 2 ranks at least")
+        raise click.BadParameter("a job has at least 2 ranks")
     return ranks
 
 
 def _knob_option(name: str) -> Callable[[click.decorators.FC], click.decorators.FC]:
-    """As of Endpoint, with its range and default."""
+    """The option for a knob of Endpoint, with its range and default."""
     knob = next(knob for knob in KNOBS if knob.name == name)
     low, high = min(knob.allowed), max(knob.allowed)
     return click.option(
@@ -305,7 +307,7 @@ def _knob_option(name: str) -> Callable[[click.decorators.FC], click.decorators.
         default=knob.default,
         show_default=True,
         type=click.IntRange(low, high),
-        help=f"As {name}= of an Endpoint.",
+        help=f"Like {name}= of an Endpoint.",
     )
 
 
@@ -315,20 +317,20 @@ def _knob_option(name: str) -> Callable[[click.decorators.FC], click.decorators.
     default="1000,100000",
     show_default=True,
     callback=_split_ranks,
-    help="Of the job; one column for each number.",
+    help="Number of ranks of the job; one column for each number.",
 )
 @click.option(
-    "--peers", type=click.IntRange(1), help="Other ranks that a rank ever uses. Default: all."
+    "--peers", type=click.IntRange(1), help="Number of other ranks that a rank uses. Default: all."
 )
 @click.option(
     "--on",
     default="mlx5",
     show_default=True,
     type=click.Choice(["mlx5", "soft0"]),
-    help="Adapters, or the software HCA.",
+    help="RDMA adapters, or the software HCA.",
 )
 @click.option(
-    "--per-host", default=8, show_default=True, type=click.IntRange(1), help="Ranks of one host."
+    "--per-host", default=8, show_default=True, type=click.IntRange(1), help="Ranks on one host."
 )
 @click.option(
     "--adapters", default=1, show_default=True, type=click.IntRange(1), help="Devices of one host."
@@ -342,9 +344,9 @@ def _knob_option(name: str) -> Callable[[click.decorators.FC], click.decorators.
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.pass_context
 def scale(context: click.Context, /, ranks: tuple[int, ...], as_json: bool, **options: Any) -> None:
-    """Model what a rank of a large job takes, and which limit it meets first.
+    """Model the resources of a rank in a large job, and the limit that it meets first.
 
-    Limits of the process and the host are those of this one. A model: the software HCA was measured, no adapter was.
+    Limits of the process and the host are those of this one. It is a model: only the software HCA was measured, no adapter.
     Exit status: 1 if one of the jobs breaks.
     """
     from zerohop.scale import Job, System, limits
@@ -352,7 +354,7 @@ def scale(context: click.Context, /, ranks: tuple[int, ...], as_json: bool, **op
 
     if options["rails"] > options["adapters"]:
         raise click.UsageError(
-            f"--rails {options['rails']} of a rank are more than --adapters {options['adapters']} of its host"
+            f"--rails {options['rails']} of a rank exceeds --adapters {options['adapters']} of its host"
         )
     jobs, system = [Job(count, **options) for count in ranks], System.here()
     if as_json:

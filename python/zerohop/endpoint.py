@@ -1,4 +1,4 @@
-"""The Endpoint with the policy that belongs to Python: defaults, environment, context managers."""
+"""The Endpoint: the parts that are Python's, namely defaults, environment, context managers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,11 @@ __all__ = ["Endpoint"]
 _LONGEST_NAME = 1024  # bytes
 _DEFAULT_TIMEOUT = 30.0  # seconds
 _DEFAULT_SPIN = 200e-6  # seconds
-_EXIT_S = 5.0  # that transfers under way have when the interpreter exits
+_EXIT_S = 5.0  # for transfers in flight when the interpreter exits
 
 _open: weakref.WeakSet[Endpoint] = weakref.WeakSet()
-_is_before_logging = "logging" not in sys.modules  # and so behind it at exit
+# Then our exit handler runs after that of logging.
+_is_before_logging = "logging" not in sys.modules
 
 
 def _number_from_env(name: str, default: float) -> float:
@@ -61,7 +62,7 @@ def _check_name(name: object) -> None:
     _check_text("name", name)
     if isinstance(name, str) and (len(name.encode()) > _LONGEST_NAME or not name.isprintable()):
         raise ValueError(
-            f"name must be printable text of at most {_LONGEST_NAME} bytes, as peers show it: "
+            f"name must be printable text of at most {_LONGEST_NAME} bytes, because peers show it: "
             f"not {name[:40]!r} ({len(name.encode())} bytes)"
         )
 
@@ -72,7 +73,7 @@ def _check_address(host: str) -> None:
     except ValueError:
         raise ValueError(
             f"host must be an IPv4 or IPv6 address of this machine, such as '127.0.0.1', not {host!r}: "
-            "`getent ahosts NAME` shows those of a name"
+            "`getent ahosts NAME` lists those of a name"
         ) from None
 
 
@@ -89,53 +90,53 @@ class Endpoint(_core.Endpoint):
     Args:
         device: a verbs device: ``"soft0"`` (the software HCA on loopback), ``"soft0@eth0"`` or
             ``"soft0@10.0.0.5"`` (on another interface), or an RDMA adapter such as ``"mlx5_0"``.
-            Several (rails), ``"mlx5_0,mlx5_1"`` or ``["mlx5_0", "mlx5_1"]``, 8 at most: device i meets
-            device i of the peer, as far as both have them. Transfers of more than ``stripe_bytes`` are cut
-            into one share for each; smaller ones take the device nearest to the local memory. When one
-            fails, its pending transfers fail, later ones take the others, and it is tried again every
-            second; ``peer.stats()["rails"]`` tells. Control connections take the network of the first
+            Several (rails), ``"mlx5_0,mlx5_1"`` or ``["mlx5_0", "mlx5_1"]``, 8 at most: device i connects to
+            device i of the peer, as far as both have them. Transfers of more than ``stripe_bytes`` are split
+            into one share for each; smaller ones take the device nearest to the local memory. When a device
+            fails, its pending transfers fail, later ones take the others, and it is retried every
+            second; ``peer.stats()["rails"]`` shows it. Control connections take the network of the first
             (or ``$ZEROHOP_HOST``): the Peer lives as long as that connection does.
-            Default: ``$ZEROHOP_DEVICE``, else an adapter that can serve, of several the nearest to
+            Default: ``$ZEROHOP_DEVICE``, else a usable adapter, of several the nearest to
             the GPU of this rank, ``zerohop.local_gpu(local_rank)``, if there is one, else the first; else ``"soft0"``; never several.
-        timeout: bound of every wait that is given none, in seconds. With 0 such a wait looks once and
-            raises TransferTimeout unless all is there already; connecting then never succeeds.
+        timeout: bound in seconds of every wait without its own. With 0 a wait checks once and
+            raises TransferTimeout unless everything is there already; connecting then never succeeds.
             Default: ``$ZEROHOP_TIMEOUT``, else 30.
-        name: shown in messages, printable, at most 1024 bytes. Default: ``"<host>:<pid>"``.
-        spin: how long a wait polls before it sleeps, in seconds that its thread has the core; longer costs
-            CPU time, shorter costs latency. A wait gives way while it polls (sched_yield(2)), and sleeps
-            after 20e-6 where another program computes on its core. Default: ``$ZEROHOP_SPIN``, else 200e-6.
+        name: shown in messages; printable, at most 1024 bytes. Default: ``"<host>:<pid>"``.
+        spin: how long a wait polls before it sleeps, in seconds of its thread's CPU time; longer costs
+            CPU time, shorter costs latency. A wait yields while it polls (sched_yield(2)), and sleeps
+            after 20e-6 if another program computes on its core. Default: ``$ZEROHOP_SPIN``, else 200e-6.
         host: address of this host on which to listen for control connections: an IPv4 or IPv6 literal,
             not a name.
-            Default: ``$ZEROHOP_HOST``, else where the device itself is reached.
-        local_rank: of this process among those of its host, for that choice. Default: ``$ZEROHOP_LOCAL_RANK``, else what
-            torchrun, mpirun or srun has told, else 0.
-        registration: how GPU memory is registered where the call names nothing else: ``"auto"``,
-            ``"dmabuf"``, ``"peermem"`` or ``"staged"``, as ``register()`` explains. Holds for ``register()``
-            and ``empty()``, and for the GPU arrays that are given to transfers and messages as they are.
+            Default: ``$ZEROHOP_HOST``, else the address of the device.
+        local_rank: number of this process on its host, for the choice of the device. Default: ``$ZEROHOP_LOCAL_RANK``,
+            else the one that torchrun, mpirun or srun sets, else 0.
+        registration: how GPU memory is registered unless the call names another way: ``"auto"``,
+            ``"dmabuf"``, ``"peermem"`` or ``"staged"``, as ``register()`` explains. Applies to ``register()``
+            and ``empty()``, and to unregistered GPU arrays in transfers and messages.
             Default: ``$ZEROHOP_REGISTRATION``, else ``"auto"``.
-        metrics: where to tell the counters over HTTP, as ``zh.prometheus`` words them: ``"local"`` (a socket that is
-            for this user alone, where ``zerohop top`` finds them), or a port besides: ``9400``, ``"9400-9415"`` (the
-            first that is free, as several processes of one host want), ``0`` (any), on 127.0.0.1 unless another
-            address of this host stands in front, ``"0.0.0.0:9400"``. Whoever reaches the port can read it: all users of
-            this host at least.
-            Endpoints of one process share it. ``metrics_url`` tells where. Default: ``$ZEROHOP_METRICS``, else nowhere.
-        faults: what is to go wrong on purpose on the software HCA, for tests: a ``Faults``, or its words. Default:
-            ``$ZEROHOP_FAULTS``, else nothing. With faults ``p2p`` is 0 unless it is given: p2p meets none.
+        metrics: where to serve the counters over HTTP, in the format of ``zh.prometheus``: ``"local"`` (a socket
+            for this user only, where ``zerohop top`` finds them), or in addition a port: ``9400``, ``"9400-9415"`` (the
+            first that is free, for several processes of one host), ``0`` (any), on 127.0.0.1 unless the text begins with another
+            address of this host, ``"0.0.0.0:9400"``. Everyone who reaches the port can read it: at least all users of
+            this host.
+            Endpoints of one process share it. ``metrics_url`` has the URL. Default: ``$ZEROHOP_METRICS``, else nowhere.
+        faults: faults to inject on the software HCA, for tests: a ``Faults``, or its text form. Default:
+            ``$ZEROHOP_FAULTS``, else none. With faults ``p2p`` is 0 unless it is given, because p2p has no faults.
         knobs: numbers that tune the device and its queue pairs, listed below. The values in effect
             are in ``peer.route(...).settings``, as are those of the keywords above.
 
     Closed by ``close()``, by ``with`` and ``async with``, and at exit.
 
     Raises:
-        VerbsError: no such device, or it refuses (the message lists those that exist), or it cannot
-            serve (no active port, no GID of the kind). iWARP adapters are refused for good: every Peer
-            needs write with immediate, which iWARP has not; ``soft0@<its network interface>`` runs there.
-        OSError: what ``metrics`` asks for cannot be had.
-        TypeError, ValueError: a knob that does not exist or is out of range, or a word that says nothing.
+        VerbsError: no such device, or it refuses (the message lists the devices), or it cannot
+            serve (no active port, no GID of the kind). iWARP adapters are always refused: every Peer
+            needs write with immediate, which iWARP lacks; use ``soft0@<its network interface>`` there.
+        OSError: ``metrics`` cannot be served as requested.
+        TypeError, ValueError: a knob that does not exist or is out of range, or an invalid value.
     """
 
     _metrics_url: str | None = None
-    _unexpose: Callable[[], object] | None = None  # ends what `metrics` asked for
+    _unexpose: Callable[[], object] | None = None  # stops serving the metrics
 
     def __init__(
         self,
@@ -175,7 +176,7 @@ class Endpoint(_core.Endpoint):
         preferred, preference = (
             preferred_adapters(local_rank=local_rank) if not devices else ([], "")
         )
-        from zerohop.observe import logs  # logging: a tenth of what `import zerohop` costs
+        from zerohop.observe import logs  # logging: a tenth of the cost of `import zerohop`
 
         if _is_before_logging:
             logs.outlive_endpoints()
@@ -204,7 +205,7 @@ class Endpoint(_core.Endpoint):
             self._expose(place)
 
     def _expose(self, place: Place) -> None:
-        from zerohop.observe.exposure import expose  # http.server, which few need
+        from zerohop.observe.exposure import expose  # http.server, which few programs need
 
         try:
             self._metrics_url, self._unexpose = expose(self, place)
@@ -214,16 +215,16 @@ class Endpoint(_core.Endpoint):
 
     @property
     def faults(self) -> Faults | None:
-        """What goes wrong on purpose on its devices now; None: nothing."""
+        """The faults that its devices inject now; None: no faults."""
         from zerohop._endpoint.faults import Faults
 
         text = self._faults_text()
         return Faults.parse(text) if text else None
 
     def set_faults(self, faults: Faults | str | None) -> None:
-        """Have these faults from now on, None: no more; on connections that are there, too, whose numbers begin anew.
+        """Inject these faults from now on (None: none), also on open connections, where the numbering of requests starts again.
 
-        p2p stays as it is. Raises ValueError (wrong words, or a device that is no software HCA) and TypeError.
+        p2p stays as it is. Raises ValueError (invalid text, or a device other than the software HCA) and TypeError.
         """
         from zerohop._endpoint.faults import text_of
 
@@ -231,7 +232,7 @@ class Endpoint(_core.Endpoint):
 
     @property
     def metrics_url(self) -> str | None:
-        """Where the counters are served, "http://127.0.0.1:9400/metrics"; None: on no port, or no longer."""
+        """Where the counters are served, "http://127.0.0.1:9400/metrics"; None: on no port."""
         return None if self.closed else self._metrics_url
 
     def close(self, timeout: Seconds | None = None) -> None:
@@ -242,13 +243,13 @@ class Endpoint(_core.Endpoint):
     close.__doc__ = _core.Endpoint.close.__doc__
 
     def connect(self, address: bytes, timeout: Seconds | None = None) -> _core.Peer:
-        # In Python: even a misspelled keyword then shows no argument. The address holds a secret.
+        # In Python, so that an error for a misspelled keyword shows no argument: the address holds a secret.
         return super().connect(address, timeout)
 
     connect.__doc__ = _core.Endpoint.connect.__doc__
 
     def __enter__(self) -> Self:
-        self.peek_notify(0)  # raises if it is closed, or was made before a fork
+        self.peek_notify(0)  # raises if the Endpoint is closed or was made before a fork
         return self
 
     def __exit__(
@@ -268,14 +269,14 @@ class Endpoint(_core.Endpoint):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        import asyncio  # half of what `import zerohop` would cost
+        import asyncio  # would cost half of `import zerohop`
 
         await asyncio.to_thread(self.close)
 
     def __repr__(self) -> str:
         try:
             state = ", closed" if self.closed else ""
-        except TypeError:  # a traceback shows its variables: no error may come in its place
+        except TypeError:  # tracebacks show variables: do not raise there
             return "<zerohop.Endpoint, never made>"
         return f"<zerohop.Endpoint '{self.name}' on {self.device}{state}>"
 
@@ -299,7 +300,7 @@ def _faults_text(faults: Faults | str | None) -> str:
 
 
 def _defaults_with(faults: str) -> dict[str, int]:
-    """p2p would go past what goes wrong."""
+    """p2p would bypass the faults."""
     if not faults:
         return {}
     from zerohop._endpoint.faults import goes_wrong
@@ -323,8 +324,8 @@ if Endpoint.__doc__ is not None:  # python -OO drops it
 @atexit.register
 def _close_all() -> None:
     _core.announce_exit()
-    # Before the interpreter and the C++ library take their globals down under a running thread. What is
-    # on its way arrives, as with close().
+    # Before the interpreter and the C++ library destroy globals that our threads use. Transfers in flight
+    # finish, as with close().
     end = time.monotonic() + _EXIT_S
     try:
         for endpoint in list(_open):

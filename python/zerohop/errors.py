@@ -47,34 +47,34 @@ class CudaError(Error):
 
 
 class PeerLost(Error):
-    """The peer died, hangs, left, or cannot be reached; ``code`` is ``errno.EUSERS`` where it has no place for one more Peer."""
+    """The peer died, hangs, left, or cannot be reached; ``code`` is ``errno.EUSERS`` if it accepts no more Peers."""
 
 
 class TransferTimeout(Error, TimeoutError):
-    """A wait ended before what it waited for.
+    """A wait ended before its event.
 
-    Of ``Transfer.wait()``: the transfer goes on and can write at any time, so ``effect`` is ``"all"`` even if
-    nothing has been written yet. Of any other call: ``effect`` is ``"nothing"``.
+    From ``Transfer.wait()``: the transfer continues and can write at any time, so ``effect`` is ``"all"`` even if
+    nothing has been written yet. From any other call: ``effect`` is ``"nothing"``.
     """
 
 
 class RegistrationError(Error):
-    """Memory cannot be registered, or is not registered any more."""
+    """Memory cannot be registered, or is no longer registered."""
 
 
 class RouteUnavailable(Error):
-    """The demanded route does not exist between these two pieces of memory."""
+    """The demanded route does not exist between these two arrays."""
 
 
 class IntegrityError(Error):
-    """Other bytes arrived than were there to be transferred: their checksums (CRC32C) differ (``integrity=1``).
+    """The bytes that arrived differ from the source: their checksums (CRC32C) differ (``integrity=1``).
 
     The message names the pair of arrays, the range, the route, the peer and both checksums.
 
     Attributes:
-        offset: first byte of the range that differs, counted in C order of the elements, of the first
-            such range that was found. What differs lies in it, not necessarily all of it.
-        nbytes: length of that range, 1 MiB at most; of a ``recv`` that of the message.
+        offset: first byte of the first range that differs, counted in C order of the elements. The damage lies in
+            the range; not all of the range need differ.
+        nbytes: length of that range, 1 MiB at most; for ``recv`` the length of the message.
     """
 
     offset: int
@@ -94,7 +94,7 @@ class IntegrityError(Error):
 
 
 class ProtocolError(Error):
-    """Bytes arrived that no correct peer sends: another version, damage, or a stranger."""
+    """Bytes arrived that no correct peer sends: another version, damage, or a foreign program."""
 
 
 class AuthenticationError(Error):
@@ -105,7 +105,7 @@ _E = TypeVar("_E", bound=Error)
 
 
 def reworded(error: _E, message: str) -> _E:
-    """The same error, all its attributes included, with another message."""
+    """The same error with all its attributes and another message."""
     other = copy.copy(error)
     other.args = (message,)
     return other

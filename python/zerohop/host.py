@@ -1,4 +1,4 @@
-"""Facts about this machine, from /proc and /sys: what is free, and what a benchmark ran on."""
+"""Facts about this machine from /proc and /sys: free memory, cores, and the platform of a benchmark."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from zerohop import _core
 
 
 def available_memory(root: Path = Path("/")) -> int:
-    """Bytes that new allocations may take: MemAvailable, or what the control group leaves if less."""
+    """Bytes available to new allocations: MemAvailable, or the rest of the control group's limit if less."""
     return _core.available_memory(str(root))
 
 
@@ -24,7 +24,7 @@ def cpu_model(root: Path = Path("/")) -> str:
 
 
 def usable_cores() -> int:
-    """Cores this process may run on: fewer than the machine has under taskset or in a container."""
+    """Cores this process may run on: under taskset or in a container fewer than the machine has."""
     return len(os.sched_getaffinity(0))
 
 
@@ -39,7 +39,7 @@ def human_bytes(nbytes: float) -> str:
 
 
 def decimal_bytes(nbytes: float) -> str:
-    """Powers of 1000, to stand beside GB/s: 65536 -> '65.54 kB'."""
+    """Powers of 1000, to match GB/s: 65536 -> '65.54 kB'."""
     return _scaled(nbytes, 1000, ("B", "kB", "MB", "GB"))
 
 

@@ -1,7 +1,7 @@
-"""Worker processes on this machine: given their orders, watched and reaped by the process that started them.
+"""Worker processes on this machine: the process that starts them gives orders, watches and reaps them.
 
 `zerohop bench`, `doctor` and `verify` are jobs of a few processes on one host. The parent holds one pipe to
-each worker and nothing else: addresses (which contain a secret) go from worker to worker through the
+each worker and nothing else. Addresses (which contain a secret) go from worker to worker through the
 parent over these pipes, and a worker that dies, fails or falls silent ends the job at once.
 
     def work(link, name):                       # a module-level function: the worker imports it
@@ -29,13 +29,13 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import Any, final
 
-SILENCE_S = 120.0  # a job in which no worker says anything for so long is given up
-KILLED_S = 0.5  # how much later than its peers' complaints a killed worker may be noticed
-EXIT_S = 15.0  # how long a worker that has delivered its result may take to close down
+SILENCE_S = 120.0  # a job fails if no worker sends anything for so long
+KILLED_S = 0.5  # how long after its peers' failures the death of a worker may be noticed
+EXIT_S = 15.0  # time to exit after the result
 
 
 class RankFailed(RuntimeError):
-    """One worker ended the job: it raised, was killed, or nobody said anything any more."""
+    """One worker ended the job: it raised, was killed, or all workers fell silent."""
 
     def __init__(self, rank: int | None, reason: str) -> None:
         super().__init__(reason if rank is None else f"rank {rank} {reason}")
@@ -49,7 +49,7 @@ class Link:
         self.rank = rank
         self.size = size
         self._pipe = pipe
-        self._orders: deque[Any] = deque()  # that came while this rank was in an exchange
+        self._orders: deque[Any] = deque()  # orders that arrived during an exchange
 
     def exchange(self, value: Any) -> list[Any]:
         """Gives `value` to every rank and returns theirs in rank order; every rank must call it."""
@@ -62,11 +62,11 @@ class Link:
             self._orders.append(content)
 
     def report(self, value: Any) -> None:
-        """Tells the parent how far this rank is; also what keeps a long job from counting as silent."""
+        """Reports progress to the parent, which also keeps a long job from counting as silent."""
         self._pipe.send(("report", value))
 
     def order(self) -> Any:
-        """Waits for the parent's next `Ranks.tell` or `Ranks.ask`; the latter wants one `answer`."""
+        """Waits for the parent's next `Ranks.tell` or `Ranks.ask`; reply to the latter with `answer`."""
         if self._orders:
             return self._orders.popleft()
         _, order = self._pipe.recv()
@@ -83,23 +83,23 @@ def _worker(
     pipe: connection.Connection[Any, Any],
     arguments: tuple[Any, ...],
 ) -> None:
-    # Ctrl-C reaches the whole process group: the parent decides what becomes of the workers.
+    # Ctrl-C reaches the whole process group; the parent ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     try:
         pipe.send(("result", function(Link(rank, size, pipe), *arguments)))
     except Exception as error:
         summary = f"{type(error).__name__}: {error}"
-        with suppress(OSError):  # the parent may be gone, and with it everybody who would listen
+        with suppress(OSError):  # the parent may be gone
             pipe.send(("error", (summary, traceback.format_exc())))
         raise SystemExit(1) from error
 
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C comes behind it. What is started within blocks it, until it is a worker.
+    """Defers Ctrl-C to its end. Processes started within inherit the blocked signal until they are workers.
 
-    That this thread blocks it does not do: the system gives it to another one, and Python to the main one.
+    Blocking it in this thread is not enough to defer it: the kernel delivers it to another thread, and Python to the main one.
     """
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     handler = signal.getsignal(signal.SIGINT)
@@ -178,7 +178,7 @@ class Ranks:
         return [rank.process.pid or 0 for rank in self._ranks]
 
     def send_signal(self, number: signal.Signals) -> None:
-        """To every rank that has not ended."""
+        """Sends it to every rank that has not ended."""
         for rank in self._ranks:
             if rank.process.exitcode is None and rank.process.pid:
                 os.kill(rank.process.pid, number)
@@ -194,19 +194,19 @@ class Ranks:
         return self._gather("answer")
 
     def results(self) -> list[Any]:
-        """What each rank's function returned, in rank order; their processes are gone by then."""
+        """The return value of each rank, in rank order; their processes have exited by then."""
         results = self._gather("result")
         for rank, worker in enumerate(self._ranks):
             worker.process.join(EXIT_S)
             if worker.process.exitcode is None:
-                raise RankFailed(rank, f"is done but did not exit within {EXIT_S:.0f} s")
+                raise RankFailed(rank, f"finished but did not exit within {EXIT_S:.0f} s")
         return results
 
     def _send(self, rank: int, message: tuple[str, Any]) -> None:
         try:
             self._ranks[rank].pipe.send(message)
         except BrokenPipeError:
-            while True:  # what it said before it died ends with its reason, or with an end of file
+            while True:  # its last messages end with its reason, or with end of file
                 self._receive(rank)
 
     def _gather(self, word: str) -> list[Any]:
@@ -219,12 +219,14 @@ class Ranks:
         return [worker.inbox.pop(word) for worker in self._ranks]
 
     def _step(self) -> None:
-        """Takes every message that is there; waits for the first, but never beyond the silence bound."""
+        """Takes every message that is there; waits for the first, but not longer than the silence limit."""
         running = [rank for rank, worker in enumerate(self._ranks) if "result" not in worker.inbox]
         ready = connection.wait([self._ranks[rank].pipe for rank in running], self._silence)
         if not ready:
             whose = ", ".join(map(str, running))
-            raise RankFailed(None, f"no word from rank {whose} for {self._silence:.0f} s: gave up")
+            raise RankFailed(
+                None, f"no message from rank {whose} for {self._silence:.0f} s: gave up"
+            )
         for rank in running:
             if self._ranks[rank].pipe in ready:
                 self._receive(rank)
@@ -248,8 +250,8 @@ class Ranks:
             worker.inbox[word] = value
 
     def _killed_other(self, complaining: int) -> RankFailed | None:
-        """A rank that was killed is why others fail, and they may be quicker to say so. One that has said
-        why it fails may be killed as well, by what it cannot clean up."""
+        """Finds a killed rank that made others fail, even if they reported first. A rank that has reported
+        why it fails may be killed as well, by the things it cannot clean up."""
         until = time.monotonic() + KILLED_S
         while time.monotonic() < until:
             for rank, worker in enumerate(self._ranks):
@@ -272,9 +274,9 @@ class Ranks:
 
 def _death(exitcode: int | None) -> str:
     if exitcode is None:
-        return "closed its pipe but still runs"
+        return "closed its pipe but is still running"
     if exitcode < 0:
         name = signal.Signals(-exitcode).name
         hint = "; the kernel does this when memory runs out" if name == "SIGKILL" else ""
         return f"was killed by {name}{hint}"
-    return f"exited with status {exitcode} before it was done"
+    return f"exited with status {exitcode} before it finished"

@@ -27,28 +27,28 @@ _LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 class Segment:
-    """Made by ``World.segment``; the names are GASPI's (GASPI: Global Address Space Programming Interface, 17.1).
+    """Made by ``World.segment``; the names follow GASPI (GASPI: Global Address Space Programming Interface, 17.1).
 
-    Offsets and sizes are bytes. Where a call takes ``local`` and ``nbytes``: an offset into the own part and a
-    size, or a contiguous array or Memory, of which nbytes (default: all) from the beginning are moved; slices of
-    ``segment.local`` cost least. An array elsewhere is registered for the call.
+    Offsets and sizes are bytes. Calls with ``local`` and ``nbytes`` take an offset into the own part and a
+    size, or a contiguous array or Memory, of which the first nbytes (default: all) are moved; slices of
+    ``segment.local`` are fastest. Any other array is registered for the call.
     A rank may name itself.
 
-    Operations return at once, a Transfer, and run in a queue; ``wait(queue)`` completes them: only then the source may
-    be changed, and only then what was read is there. Of a full queue the next call waits for the oldest operation. All
+    Operations run in a queue and return a Transfer at once; ``wait(queue)`` completes them. Only then may the source
+    change, and only then is the data of a read there. If a queue is full, the next call waits for the oldest operation. All
     writes to one rank arrive before a notification that was called later, whichever queue they are in.
 
-    Timeouts are seconds; None, where GASPI would block, is the Endpoint's (30), for every wait is bounded; 0 is
-    GASPI_TEST; TransferTimeout is GASPI_TIMEOUT. The first use of a rank connects and looks its part up, within the
+    Timeouts are seconds. None, where GASPI would block, is the Endpoint's (30), because every wait is bounded; 0 is
+    GASPI_TEST; TransferTimeout is GASPI_TIMEOUT. The first use of a rank connects and looks up its part, within the
     Endpoint's timeout.
 
     Calls raise IndexError (rank, offset, slot, queue), ValueError, TypeError, TransferTimeout, and PeerLost for a
-    rank that is lost, within 5 s; others go on.
+    lost rank, within 5 s; calls to other ranks work.
 
     Attributes:
-        name: of the segment.
-        nbytes: of the own part.
-        slots: the range of slots on the Endpoint's board that are notifications 0, 1, ... on every rank.
+        name: name of the segment.
+        nbytes: size of the own part.
+        slots: the range of slots on the Endpoint's board that hold notifications 0, 1, ... on every rank.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Segment:
         if not 1 <= whole("queues", queues) <= MOST_QUEUES:
             raise ValueError(f"queues must be from 1 to {MOST_QUEUES}, not {queues}")
         if whole("notifications", notifications) < 1:
-            raise ValueError(f"notifications must be 1 at least, not {notifications}")
+            raise ValueError(f"notifications must be at least 1, not {notifications}")
         self.name, self._membership, self._ranges = name, membership, slots
         self._what = f"segment {name!r} of {membership.name!r}"
         self._queues = [
@@ -81,20 +81,20 @@ class Segment:
         try:
             self._notes = Notes(membership, self.slots, self._what)
             self._parts = Parts(membership, self._part, self._what, self.slots)
-        except BaseException:  # the next segment has the slots that it has elsewhere
+        except BaseException:  # keep slot numbers the same on all ranks
             slots.give_back(self.slots)
             raise
 
     @property
     def local(self) -> Any:
-        """The own part (gaspi_segment_ptr): a NumPy array, or the array given; on a GPU Memory, for from_dlpack()."""
+        """The own part (gaspi_segment_ptr): a NumPy array, or the given array; on a GPU Memory, for from_dlpack()."""
         return self._part.local
 
     def remote(self, rank: int) -> _core.RemoteMemory:
-        """That rank's part, for transfers of ``world.peer(rank)``; raises as the first use of a rank does."""
+        """That rank's part, for transfers of ``world.peer(rank)``; raises like the first use of a rank."""
         return self._parts.reach(rank).memory
 
-    # --- one-sided operations, into a queue ---
+    # --- one-sided operations, in a queue ---
 
     def write(
         self,
@@ -106,7 +106,7 @@ class Segment:
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """Write to that rank's part at offset `remote` (gaspi_write). stream: as of Peer.write."""
+        """Write to that rank's part at offset `remote` (gaspi_write). stream: as in Peer.write."""
         return self._write(rank, local, remote, nbytes, None, queue, stream)
 
     def write_notify(
@@ -121,11 +121,11 @@ class Segment:
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """As write(), and a value (1 to 2**32 - 1) into that rank's slot behind the data (gaspi_write_notify)."""
+        """As write(), then puts a value (1 to 2**32 - 1) into that rank's slot (gaspi_write_notify)."""
         return self._write(rank, local, remote, nbytes, self._notes.at(slot, value), queue, stream)
 
     def notify(self, rank: int, slot: int, value: int = 1, *, queue: int = 0) -> _core.Transfer:
-        """Put a value into a slot of that rank, behind the data of all earlier operations to it (gaspi_notify)."""
+        """Put a value into a slot of that rank, after the data of all earlier operations to it (gaspi_notify)."""
         note, far = self._notes.at(slot, value), self._parts.reach(rank)
         return self._post(far, queue, lambda: far.peer.notify(*note))
 
@@ -137,7 +137,7 @@ class Segment:
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """Write for each (local, remote, nbytes), of arrays also (local, remote), as one operation (gaspi_write_list)."""
+        """Write each (local, remote, nbytes), or (local, remote) for arrays, as one operation (gaspi_write_list)."""
         return self._write_list(rank, moves, None, queue, stream)
 
     def write_list_notify(
@@ -150,7 +150,7 @@ class Segment:
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """The same, and a notification behind the last (gaspi_write_list_notify)."""
+        """As write_list(), then a notification (gaspi_write_list_notify)."""
         return self._write_list(rank, moves, self._notes.at(slot, value), queue, stream)
 
     def read(
@@ -163,7 +163,7 @@ class Segment:
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """Read that rank's part from offset `remote` on, into `local` (gaspi_read)."""
+        """Read that rank's part, from offset `remote`, into `local` (gaspi_read)."""
         far = self._parts.reach(rank)
         here, there = far.ends(local, remote, nbytes)
         return self._post(far, queue, lambda: far.peer.read(there, here, stream=stream))
@@ -176,7 +176,7 @@ class Segment:
         queue: int = 0,
         stream: Any = None,
     ) -> _core.Transfer:
-        """Read for each (local, remote, nbytes), as one operation (gaspi_read_list)."""
+        """Read each (local, remote, nbytes), as one operation (gaspi_read_list)."""
         far = self._parts.reach(rank)
         pairs = [(there, here) for here, there in far.all_ends(moves)]
         return self._post(far, queue, lambda: far.peer.read_many(pairs, stream=stream))
@@ -192,17 +192,17 @@ class Segment:
         value: int = 1,
         queue: int = 0,
     ) -> _core.Transfer:
-        """As read(), and a value into a slot of this rank once the data is here (gaspi_read_notify)."""
+        """As read(), then puts a value into a slot of this rank (gaspi_read_notify)."""
         note = self._notes.at(slot, value)
         transfer = self.read(rank, local, remote, nbytes, queue=queue)
         self._membership.notify_after(transfer, *note)
         return transfer
 
     def wait(self, queue: int = 0, timeout: float | None = None) -> None:
-        """Complete what was posted to a queue before (gaspi_wait).
+        """Complete the operations posted to a queue so far (gaspi_wait).
 
-        Raises TransferTimeout (the rest stays in the queue), or, once all have ended, the first failure of any: PeerLost,
-        VerbsError, ... whose ``effect`` tells what may have been written; then the queue is empty.
+        Raises TransferTimeout (the rest stays in the queue), or, once all have ended, the first failure: PeerLost,
+        VerbsError, ... whose ``effect`` reports what may have been written; then the queue is empty.
         """
         self._queue(queue).wait(self._membership.bound(timeout))
 
@@ -252,14 +252,14 @@ class Segment:
     ) -> int:
         """Wait until one of the slots [first, first + count) has a value; returns which (gaspi_notify_waitsome).
 
-        The value stays there: notify_reset(slot) takes it. count: default all from `first` on. Of several slots the
-        lowest. Raises TransferTimeout, and PeerLost when no other rank is left; one rank that is lost among others
-        does not end the wait.
+        The value stays there: notify_reset(slot) takes it. count: default all from `first`. Of several slots with a value
+        the lowest is returned. Raises TransferTimeout, and PeerLost when no other rank is left; the loss of one rank among
+        others does not end the wait.
         """
         return self._notes.wait_some(first, count, self._membership.bound(timeout))
 
     def notify_reset(self, slot: int) -> int:
-        """Empty a slot of this rank and return what was in it (gaspi_notify_reset); of several threads one gets it.
+        """Empty a slot of this rank and return its value (gaspi_notify_reset); only one of several threads gets it.
 
         0: it was empty, or another thread was faster. Never waits.
         """
@@ -270,10 +270,10 @@ class Segment:
     def atomic_fetch_add(
         self, rank: int, offset: int, value: int, timeout: float | None = None
     ) -> int:
-        """Add to the word at `offset`, modulo 2**64, and return what it was (gaspi_atomic_fetch_add).
+        """Add to the word at `offset`, modulo 2**64, and return its old value (gaspi_atomic_fetch_add).
 
-        Atomic among atomics of all ranks. value: from -2**63 to 2**64 - 1.
-        Returns 0 to 2**64 - 1. Raises ValueError (value, alignment), RouteUnavailable (the part has no words), and
+        Atomic with respect to atomics of all ranks. value: from -2**63 to 2**64 - 1.
+        Returns 0 to 2**64 - 1. Raises ValueError (value, alignment), RouteUnavailable (the part cannot serve atomics), and
         TransferTimeout, after which the word may still change.
         """
         deadline = Deadline(self._membership.bound(timeout))
@@ -283,9 +283,9 @@ class Segment:
     def atomic_compare_swap(
         self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
     ) -> int:
-        """Replace the word by `desired` if it is `expected`; returns what it was (gaspi_atomic_compare_swap).
+        """Replace the word by `desired` if it is `expected`; returns its old value (gaspi_atomic_compare_swap).
 
-        Otherwise as atomic_fetch_add().
+        Everything else as in atomic_fetch_add().
         """
         deadline = Deadline(self._membership.bound(timeout))
         far, word = self._word(rank, offset, deadline, expected, desired)
@@ -303,7 +303,7 @@ class Segment:
     def _queue(self, queue: int) -> Queue:
         if not 0 <= operator.index(queue) < len(self._queues):
             raise IndexError(
-                f"{self._what}: queues go from 0 to {len(self._queues) - 1}, not to {queue}"
+                f"{self._what}: queues go from 0 to {len(self._queues) - 1}, not {queue}"
             )
         return self._queues[queue]
 
@@ -312,10 +312,10 @@ class Segment:
     def device_queue(
         self, rank: int, *, hears: str = "both", way: str = "auto"
     ) -> _core.DeviceQueue:
-        """For kernels to put, get and notify: from this rank's part to that rank's, with offsets as here.
+        """For kernels that put, get and notify, from this rank's part to that rank's, with offsets as here.
 
-        Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears, way: as of Peer.device_queue, whose
-        errors it raises: ValueError where this rank's part is in the host's memory.
+        Slot k of a segment is slot ``segment.slots[k]`` of a kernel's calls. hears, way: as in Peer.device_queue, whose
+        errors it raises: ValueError if this rank's part is in host memory.
         """
         return self._parts.reach(rank).device_queue(hears, way)
 
@@ -325,9 +325,9 @@ class Segment:
         return self._membership.endpoint.device_board(first, count, device=device)
 
     def close(self) -> None:
-        """End this rank's part (gaspi_segment_delete); transfers that use it finish first. Twice is once.
+        """End this rank's part (gaspi_segment_delete); transfers that use it finish first. A second call does nothing.
 
-        Its slots go to the next segment that is made: have all ranks come to a barrier before.
+        The next segment reuses its slots: call a barrier on all ranks first.
         """
         if self.closed:
             return

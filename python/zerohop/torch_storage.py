@@ -1,4 +1,4 @@
-"""Storages of PyTorch's tensors, which can be given other bytes while they are registered."""
+"""Storages of PyTorch tensors, whose memory PyTorch could replace while it is registered."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ __all__ = ["hold"]
 
 
 def hold(tensor: torch.Tensor) -> None:
-    """Have PyTorch refuse from now on to resize the storage of a tensor of the CPU: resize_(), untyped_storage().resize_().
+    """Make PyTorch refuse to resize the storage of a CPU tensor from now on: resize_(), untyped_storage().resize_().
 
-    Without that its bytes would go back to the allocator while devices and peers still write there. PyTorch does so with
-    what it shares with NumPy, for good, whatever NumPy lets go of (torch.Tensor.numpy). It does not keep share_memory_()
-    from moving them. Tensors that are not plain memory are left as they are. RuntimeWarning where PyTorch cannot do so.
+    Otherwise its bytes would go back to the allocator while devices and peers still write there. PyTorch does the same,
+    for good, for storage shared with NumPy (torch.Tensor.numpy). It does not keep share_memory_()
+    from moving the storage. Tensors that are not plain memory are left alone. RuntimeWarning if PyTorch cannot do it.
     """
     try:
         storage = tensor.untyped_storage()
-    except RuntimeError:  # sparse ones have none
+    except RuntimeError:  # sparse tensors have none
         return
-    resizable = getattr(storage, "resizable", None)  # newer PyTorch: it has been held already
+    resizable = getattr(storage, "resizable", None)  # newer PyTorch: already held
     if resizable is not None and not resizable():
         return
     import torch

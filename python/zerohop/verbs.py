@@ -17,8 +17,8 @@ needs no hardware. Two queue pairs of one process already show everything:
 
 Between processes, send `a.address().to_bytes()` and `target.remote` over any channel you have.
 
-Each object keeps those that it was made from alive. Errors are VerbsError with the errno as .code,
-and RegistrationError; a request that fails later says so in its work completion (WC.status, WC.help).
+Each object keeps its parents alive. Errors are VerbsError with the errno as .code,
+and RegistrationError; a request that fails later reports it in its work completion (WC.status, WC.help).
 Sizes and offsets are bytes, times are seconds. The names follow libibverbs: man ibv_post_send, ...
 """
 
@@ -55,7 +55,7 @@ __all__ = [
 
 
 class Access(enum.IntFlag):
-    """What may be done to registered memory (man ibv_reg_mr) or through a queue pair.
+    """Access rights to registered memory (man ibv_reg_mr) or through a queue pair.
 
     Reading it locally is always allowed. REMOTE_WRITE and REMOTE_ATOMIC on memory need LOCAL_WRITE.
     """

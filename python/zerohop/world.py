@@ -1,4 +1,4 @@
-"""A World: the ranks of a job and the way from each to each (GASPI: gaspi_proc_init and its group of all)."""
+"""A World: the ranks of a job and their connections (GASPI: gaspi_proc_init and GASPI_GROUP_ALL)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
-from zerohop._endpoint.rails import local_gpu, told_local_rank
+from zerohop._endpoint.rails import launcher_local_rank, local_gpu
 from zerohop._world.barrier import Barrier
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
@@ -37,32 +37,32 @@ _open: weakref.WeakSet[World] = weakref.WeakSet()
 class World(CollectiveCalls):
     """Rank, size and Peers of a job whose processes find each other through a store.
 
-    To make one waits for nobody: a World of 1000 ranks costs an Endpoint and an entry in the store, and ranks are connected
+    Making one waits for nobody: a World of 1000 ranks costs an Endpoint and an entry in the store. Two ranks connect
     when one first needs the other.
 
     Args:
-        store: what all ranks reach and nobody else reads, for the addresses are secrets. A directory (path) that
-            only this user may write (else PermissionError), made if need be, for one run after the other; or an object with ``set(key, bytes)``
-            and ``get(key)``, as PyTorch's TCPStore, FileStore and HashStore, for one run.
-        rank: of this process, from 0.
+        store: a place that all ranks reach and nobody else reads, because addresses are secrets. A directory (path) that
+            only this user may write (else PermissionError), created if necessary, for one run after the other; or an object with
+            ``set(key, bytes)`` and ``get(key)``, such as PyTorch's TCPStore, FileStore and HashStore, for one run.
+        rank: rank of this process, from 0.
         size: number of ranks.
-        name: of the World, the same on all ranks; of several in one store each has its own.
-        local_rank: of this process among those of its host, by which ``world.gpu`` is chosen and, of several adapters, the
-            one that is nearest to that. Default: ``$ZEROHOP_LOCAL_RANK``, else what a launcher has told, else 0.
+        name: name of the World, the same on all ranks; several Worlds in one store need different names.
+        local_rank: number of this process on its host; it selects ``world.gpu`` and, of several adapters, the
+            one nearest to that GPU. Default: ``$ZEROHOP_LOCAL_RANK``, else the launcher's, else 0.
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
-    The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's own; those above belong
-    to segments, collectives and the barrier. Closed by ``close()`` and ``with``, after which other ranks see PeerLost: so call
-    ``barrier()`` before.
+    The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's; those above belong
+    to segments, collectives and the barrier. ``close()`` and ``with`` close the World, after which other ranks see PeerLost:
+    call ``barrier()`` first.
 
-    What all collectives have in common is told in ``help(zerohop.collectives.CollectiveCalls)``.
+    ``help(zerohop.collectives.CollectiveCalls)`` describes what all collectives have in common.
 
-    In a directory file locks tell who is there, so that what a crashed run has left misleads nobody. A rank that was
-    in a run waits, within the Endpoint's timeout, until that has ended before it is in the next. RuntimeWarning: there are no
-    such locks, as on some network file systems, or each host has its own; then take a fresh directory for each run.
+    In a directory file locks show which ranks are running, so entries of a crashed run do no harm. A rank that was
+    in a run waits, within the Endpoint's timeout, until that run has ended before it joins the next. RuntimeWarning: there are
+    no such locks, as on some network file systems, or each host has its own; use a fresh directory for each run then.
 
-    Raises ValueError and TypeError (rank, size, another size than other ranks have, name, store), Error (the rank is
-    taken, or was in a run that does not end), and what Endpoint raises.
+    Raises ValueError and TypeError (rank, size, a size that differs from other ranks, name, store), Error (the rank is
+    taken, or was in a run that does not end), and the errors of Endpoint.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class World(CollectiveCalls):
     ) -> None:
         self.rank, self.size = whole("rank", rank), whole("size", size)
         if local_rank is None:
-            local_rank = told_local_rank()
+            local_rank = launcher_local_rank()
         self.name, self.local_rank = name, whole("local_rank", local_rank)
         if not 0 <= self.rank < self.size:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
@@ -92,29 +92,29 @@ class World(CollectiveCalls):
         slots = collective_slots(self.size)
         self._desk = Desk(self._membership, slots, ending)
         self._slots = SlotRanges(slots.start)
-        # By name, the latest.
+        # The latest of each name.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
         self._made = 0  # how many
         self._shrinking = Shrinking(self._membership, self._barrier, ending, store)
-        self._next: World | None = None  # of the survivors; the program has it once they have met
+        self._next: World | None = None  # of the survivors; returned once they have met
         self._has_next = False
         _open.add(self)
 
     @classmethod
     def from_env(cls, store: Store | str | os.PathLike[str] | None = None, **options: Any) -> Self:
-        """The World of the launcher that started this process, told by its variables.
+        """The World of the launcher that started this process, found by its environment variables.
 
-        ``torchrun``, and what sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as for torch.distributed: through
-        PyTorch's TCPStore, which is open to whoever reaches its port, as for PyTorch itself. ``mpirun`` of Open MPI and MPICH:
-        as ``from_mpi(MPI.COMM_WORLD)``. ``srun``: through PyTorch's store, too, at MASTER_ADDR and MASTER_PORT if the job sets them,
-        else `store` has to be given.
+        ``torchrun``, and whatever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as for torch.distributed: through
+        PyTorch's TCPStore, which is open to everyone who reaches its port, as with PyTorch itself. ``mpirun`` of Open MPI and
+        MPICH: as ``from_mpi(MPI.COMM_WORLD)``. ``srun``: also through PyTorch's store, at MASTER_ADDR and MASTER_PORT if the job
+        sets them; otherwise `store` must be given.
 
-        store: where the ranks meet instead, as of World; a directory that all hosts see, say. options: as of World;
-        ``timeout=`` bounds the wait for the ranks to start, too (without it, 300 s).
+        store: another meeting place, as in World, such as a directory that all hosts see. options: as in World;
+        ``timeout=`` also bounds the wait for the ranks to start (without it, 300 s).
 
-        Raises Error, a RuntimeError (no launcher that is known: which variables were looked for and are not set; no PyTorch, no
-        mpi4py, nowhere to meet), ValueError (a variable that says nothing), TransferTimeout (nobody runs the store), and what
-        from_mpi raises.
+        Raises Error, a RuntimeError (no known launcher, with the variables that are not set; no PyTorch, no
+        mpi4py, no store), ValueError (an invalid variable), TransferTimeout (nobody runs the store), and the errors of
+        from_mpi.
         """
         job = job_from_environment(os.environ, _patience(options), store)
         if job.store is None:
@@ -125,26 +125,26 @@ class World(CollectiveCalls):
 
     @classmethod
     def from_mpi(cls, comm: Any, **options: Any) -> Self:
-        """The World of an MPI communicator (mpi4py), one that was split, too. Every rank of it calls this.
+        """The World of an MPI communicator (mpi4py), also of one that was split. Every rank of it calls this.
 
-        The ranks have that communicator's numbers and tell each other their addresses by it, once; what they exchange in the
-        World goes without MPI, so that MPI may be finalized before. options: as of World, but a local rank that nobody tells
-        is counted; ``timeout=`` bounds the wait for the other ranks, too (without it, 300 s).
+        The ranks keep the communicator's numbers and exchange their addresses over it, once; the
+        World itself does not use MPI, so MPI may be finalized before it. options: as in World, but without a known local rank
+        the ranks of the host are counted; ``timeout=`` also bounds the wait for the other ranks (without it, 300 s).
 
-        Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails; the World
-        of another rank cannot be made), TransferTimeout (not all ranks call this), and what World raises.
+        Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails, or
+        another rank cannot make its World), TransferTimeout (not all ranks call this), and the errors of World.
         """
         from zerohop._world.mpi import GatheredStore, Group
 
         group, store = Group(comm, _patience(options)), GatheredStore()
-        counted = group.local_rank()  # before `try`: if it fails, so would fail()
+        counted = group.local_rank()  # before `try`: if it fails, fail() would fail, too
         try:
             if options.get("local_rank") is None:
-                # The launcher counts the ranks of all its communicators: of two on one host each has GPUs of its own.
-                options["local_rank"] = told_local_rank(default=counted)
+                # The launcher counts ranks across its communicators, so two of them on one host get different GPUs.
+                options["local_rank"] = launcher_local_rank(default=counted)
             world = cls(store, group.rank, group.size, **options)
         except Exception as error:
-            store.fail(group, described(error))  # so that nobody waits for this one
+            store.fail(group, described(error))  # so that nobody waits for this rank
             raise
         try:
             store.gather(group)
@@ -155,7 +155,7 @@ class World(CollectiveCalls):
 
     @property
     def gpu(self) -> str:
-        """Of this rank, as zerohop.local_gpu(): ``"cuda:3"``, or ``"cpu"`` where it sees none."""
+        """The GPU of this rank, as zerohop.local_gpu(): ``"cuda:3"``, or ``"cpu"`` if it sees none."""
         return local_gpu(self.local_rank)
 
     def segment(
@@ -168,29 +168,29 @@ class World(CollectiveCalls):
         notifications: int = 1024,
         queues: int = 8,
     ) -> Segment:
-        """Memory of every rank that every rank reads and writes, with notifications (gaspi_segment_create, _use).
+        """Memory of every rank that all ranks read and write, with notifications (gaspi_segment_create, _use).
 
-        All ranks call it, for the same segments in the same order, each for its part; their sizes may differ. Nobody waits
-        for anybody: who first uses a rank's part waits until that rank has made it.
+        All ranks call it for the same segments in the same order, each for its own part; the sizes may differ. The call waits
+        for nobody: the first use of a rank's part waits until that rank has made it.
 
         memory: bytes of this rank's part, zeroed, a multiple of the dtype's; or a contiguous writable array, which
             becomes the part.
-        name: the same on all ranks, and no other open segment's; default: by number, from 0.
-        device: of memory that is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
-        dtype: of ``segment.local`` that is made, as of Endpoint.empty; default uint8.
-        notifications: slots of this segment on every rank, the same number on all.
-        queues: 1 to 16; each has up to 1024 operations under way.
+        name: the same on all ranks, and different from other open segments; default: by number, from 0.
+        device: where new memory is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
+        dtype: dtype of ``segment.local`` for new memory, as in Endpoint.empty; default uint8.
+        notifications: number of slots of this segment, the same on all ranks.
+        queues: 1 to 16; each has up to 1024 operations in flight.
 
-        Raises ValueError, TypeError, and what Endpoint.empty and Endpoint.register raise.
+        Raises ValueError, TypeError, and the errors of Endpoint.empty and Endpoint.register.
         """
         self._membership.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
-            raise ValueError("device and dtype are of memory that is made: an array has its own")
+            raise ValueError("device and dtype apply only to new memory: an array has its own")
         name = self._free_name() if name is None else name
         if isinstance(name, str) and self._is_taken(name):
             raise ValueError(
-                f"the World {self.name!r} has a segment {name!r} already: close that one first, or give this one another name"
+                f"the World {self.name!r} has a segment {name!r} already: close that one first, or use another name"
             )
         segment = Segment(
             self._membership,
@@ -207,7 +207,7 @@ class World(CollectiveCalls):
         return segment
 
     def _free_name(self) -> str:
-        """The same on all ranks: of their number, or the next that no open segment has been given."""
+        """The same on all ranks: the count of segments, or the next number that no open segment uses as name."""
         number = self._made
         while self._is_taken(str(number)):
             number += 1
@@ -218,26 +218,26 @@ class World(CollectiveCalls):
         return segment is not None and not segment.closed
 
     def peer(self, rank: int, timeout: float | None = None) -> _core.Peer:
-        """The Peer of a rank, connected at the first call; of the own rank one that leads back here.
+        """The Peer of a rank, connected at the first call; for the own rank a Peer that leads back here.
 
-        timeout: seconds to wait for its address (default: the Endpoint's); connecting then has 2 s at least. A Peer that is
-        lost is returned as it is: its calls raise PeerLost. The Peer of the own rank belongs to another Endpoint: it
+        timeout: seconds to wait for its address (default: the Endpoint's); connecting then has at least 2 s. A lost Peer
+        is returned as it is: its calls raise PeerLost. The Peer of the own rank belongs to another Endpoint: it
         takes arrays, not Memory of ``world.endpoint``.
 
-        Raises IndexError (rank), ValueError (it has another size), TransferTimeout, PeerLost. As every call here it ends
+        Raises IndexError (rank), ValueError (it has another size), TransferTimeout, PeerLost. Like every call of World it ends
         within a second of its timeout.
         """
         return self._membership.peer(rank, Deadline(self._membership.bound(timeout)))
 
     def barrier(self, timeout: float | None = None) -> None:
-        """Returns when all ranks have called it (gaspi_barrier). It completes no queue: wait for those before.
+        """Returns when all ranks have called it (gaspi_barrier). It does not complete queues: wait for those first.
 
         All ranks call it and the collectives in the same order.
 
-        timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on in the same barrier.
+        timeout: seconds (default: the Endpoint's). A call after TransferTimeout continues to wait in the same barrier.
 
-        Raises TransferTimeout; PeerLost when a rank was lost: on every rank, now and ever after, if that rank had not come to this
-        barrier. If it had come, some ranks may return and others raise, and the next barrier raises on all. Raises ValueError where
+        Raises TransferTimeout; PeerLost when a rank was lost: on every rank, from now on, if that rank had not come to this
+        barrier. If it had come, some ranks may return and others raise, and the next barrier raises on all. Raises ValueError if
         ranks have called different things.
         """
         waited = self._barrier.attempt(timeout)
@@ -245,42 +245,42 @@ class World(CollectiveCalls):
             self._barrier.wait(timeout, waited)
 
     def state(self) -> list[str]:
-        """``"healthy"`` or ``"corrupt"`` for every rank, as this one knows it (gaspi_state_vec_get).
+        """``"healthy"`` or ``"corrupt"`` for every rank, as this rank knows it (gaspi_state_vec_get).
 
-        Corrupt is a rank that died, hangs, left or could not be reached when it was needed; one that was never
+        A corrupt rank died, hangs, left or could not be reached when it was needed; one that was never
         needed is healthy.
         """
         well = map(self._membership.seems_well, range(self.size))
         return ["healthy" if each else "corrupt" for each in well]
 
     def connected(self) -> list[int]:
-        """The other ranks of which this one has a Peer, alive or lost. Never blocks."""
+        """The other ranks to which this one has a Peer, alive or lost. Never blocks."""
         return self._membership.connected()
 
     def shrink(
         self, timeout: float | None = None, *, store: Store | str | os.PathLike[str] | None = None
     ) -> World:
-        """A new World of the ranks that are left, when some are lost (MPI: ULFM's MPI_Comm_shrink). All that are left call it.
+        """A new World of the remaining ranks after some are lost (MPI: ULFM's MPI_Comm_shrink). All remaining ranks call it.
 
-        Their numbers follow each other in the old order, and all have the same ranks in it: those that came to this call and
-        have not lost each other. A rank that died, hangs or left is waited for no longer than it takes to know that; one that
-        lives and does not come, until the timeout. A rank that nobody is connected to and that does not answer, or of which the
-        store has no entry yet, is given up after 5 s, whatever the timeout. Who dies meanwhile is not in it, or is lost in it; then
-        all shrink that one. A rank that the others have lost and that comes later (it was stopped, or cut off) gets PeerLost.
-        Ranks that are cut off from each other but reach the store do not become two Worlds: those of one side go on, the others
-        get PeerLost.
+        They are renumbered in the old order, and all of them get the same World: the ranks that came to this call and
+        have not lost each other. A rank that died, hangs or left is waited for only until that is known; one that
+        lives and does not come, until the timeout. A rank that nobody is connected to and that does not answer, or has no entry
+        in the store yet, is excluded after 5 s, whatever the timeout. A rank that dies meanwhile is not in the new World, or is lost
+        in it; then all shrink that one. A rank that the others have lost and that comes later (it was stopped, or cut off) gets
+        PeerLost. Ranks that are cut off from each other but reach the store do not form two Worlds: those of one side continue,
+        the others get PeerLost.
 
-        The new World has an Endpoint of its own, with the options of this one: register arrays and make segments anew. Collectives
-        and barrier of this one are over, on all ranks; its segments and Peers serve on until it is closed, which may be at once.
+        The new World has an Endpoint of its own, with the options of this one: register arrays and make segments again. Collectives
+        and the barrier of this World have ended, on all ranks; its segments and Peers work until it is closed, which may be at once.
 
-        timeout: seconds (default: the Endpoint's). Who calls again after TransferTimeout waits on.
-        store: where the survivors meet, fresh, for this run alone: what an earlier one has left there would count as theirs.
-            Default: the World's, which has to serve still, and without waiting for what nobody has set (a directory,
-            PyTorch's stores, Redis); one of PyTorch's that does not answer a call in 5 s does not serve. A store of another kind
-            needs ``compare_set(key, expected, desired)`` or ``setnx(key, value)``. A World of from_mpi() has none that does, nor
-            has a directory without locks.
+        timeout: seconds (default: the Endpoint's). A call after TransferTimeout continues to wait.
+        store: where the survivors meet: a fresh store, for this run only, because entries of an earlier run would count.
+            Default: the World's, which must still work, and return at once for keys that nobody has set (as a directory,
+            PyTorch's stores and Redis do); a PyTorch store that does not answer within 5 s counts as down. Another store
+            needs ``compare_set(key, expected, desired)`` or ``setnx(key, value)``. A World of from_mpi() has no such store, and
+            a directory without locks does not work.
 
-        Raises TransferTimeout, PeerLost, Error (no store serves), and what World raises.
+        Raises TransferTimeout, PeerLost, Error (no store works), and the errors of World.
         """
         deadline = Deadline(self._membership.bound(timeout))
         if self._next is None:
@@ -293,7 +293,7 @@ class World(CollectiveCalls):
         return self._next
 
     def _met(self, made: World, deadline: Deadline) -> World:
-        """All survivors have made it, and live; else those that are left of it shrink it."""
+        """Returns `made` if all its ranks have made it and live; otherwise shrinks it again."""
         try:
             made.barrier(deadline.left)
         except PeerLost:
@@ -304,12 +304,12 @@ class World(CollectiveCalls):
         return made
 
     def close(self, timeout: float | None = None) -> None:
-        """Lets what is posted finish, at most `timeout` seconds, and leaves; others see PeerLost. Twice is once.
+        """Waits at most `timeout` seconds for posted operations, and leaves; others see PeerLost. A second call does nothing.
 
-        Where an exception is under way (``finally``, ``except``, or ``with`` that it ends) their errors say which, in a line; so
-        they do if one ends the program.
-        Collectives that nobody has waited for and that have not ended do so with an Error. RuntimeWarning: others have sent
-        to this rank what none of its calls has taken.
+        During an exception (``finally``, ``except``, or the end of ``with``) the errors of other ranks include it, in one line;
+        likewise if an exception ends the program.
+        Collectives with ``wait=False`` that have not ended fail with an Error. RuntimeWarning: others have sent
+        data to this rank that no call has received.
         """
         self._close(timeout, sys.exc_info()[1])
 
@@ -335,7 +335,7 @@ class World(CollectiveCalls):
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
-                "needs its counterpart here, send_recv one with from_=",
+                "needs a matching call here, send_recv one with from_=",
                 RuntimeWarning,
                 stacklevel=3,
             )
@@ -357,9 +357,11 @@ def _patience(options: dict[str, Any]) -> float:
     return PATIENCE if timeout is None else timeout
 
 
-@atexit.register  # behind the Endpoint's, and so before it
+@atexit.register  # registered after the Endpoint's, and so run before it
 def _say_why() -> None:
-    if hasattr(sys, "ps1"):  # interactive (IPython, too): the last exception there ended no program
+    # Interactive (IPython, too): the last exception did not end the program.
+    if hasattr(sys, "ps1"):
         return
     for world in list(_open):
-        world._membership.say_why(getattr(sys, "last_value", None))  # what has ended the program
+        # The exception that ended the program.
+        world._membership.say_why(getattr(sys, "last_value", None))

@@ -107,7 +107,7 @@ def test_all_ranks_learn_who_called_what(rank_threads, name, size):
         check(error, *words)
     for world in made:
         for call in (broadcast(), barrier):
-            with pytest.raises(zh.Error, match="Make a World of another name"), within(1):
+            with pytest.raises(zh.Error, match="Make a World with another name"), within(1):
                 call(world)
     close(made)
 
@@ -191,10 +191,10 @@ def test_a_mismatch_behind_a_timeout_ends_the_barrier(rank_threads):
     waiting.stays_pending(0.05)
     endings[1].declare(Cause(MISMATCH, "rank 1 has called this, rank 2 that"))
     assert "rank 2 that" in str(waiting.failure(ValueError, LOST_WITHIN))
-    assert endings[0].told_by(made[1].peer(0)).kind == MISMATCH
+    assert endings[0].cause_of(made[1].peer(0)).kind == MISMATCH
     with pytest.raises(ValueError, match="rank 2 that"):
         made[2].barrier()
     for world in made:
-        with pytest.raises(zh.Error, match="Make a World of another name"), within(1):
+        with pytest.raises(zh.Error, match="Make a World with another name"), within(1):
             world.barrier()
     close(made)

@@ -53,7 +53,7 @@ def test_a_rank_that_dies_or_hangs_ends_it_everywhere(
         assert attempt.ended_at - since < LOST_WITHIN + TOLD
         assert f"{kind} of 'world', call 1: rank {size - 1}" in str(error)
     for world in made:
-        with pytest.raises(zh.PeerLost, match=f"over: rank {size - 1}"), within(1):
+        with pytest.raises(zh.PeerLost, match=f"ended: rank {size - 1}"), within(1):
             world.all_gather(np.zeros(size), np.zeros(1))
     close(made)
 

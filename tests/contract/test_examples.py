@@ -27,37 +27,37 @@ CASES = {
     ),
     "halo": (
         "--rows=37 --columns=11 --steps=25",
-        "Every cell is that of one process alone, bit for bit.",
+        "Every cell equals that of a single process, bit for bit.",
         ("there[parity, :, halo]", "there[1 - parity, :, halo]"),
     ),
     "stencil": (
         "--side=66 --steps=25",
-        "Every cell is that of one process alone, bit for bit.",
+        "Every cell equals that of a single process, bit for bit.",
         ("for each in (row, halo)", "for each in (row + 1, halo)"),
     ),
     "matvec": (
         "--batch=37 --rounds=9",
-        "Every product is that of NumPy, bit for bit.",
+        "Every product equals NumPy's, bit for bit.",
         ("(1, number % SETS * nbytes", "(1, number % 2 * nbytes"),
     ),
     "kv_cache": (
         "--layers=3 --blocks=100 --block-bytes=100",
-        "Every block is what prefill computed, bit for bit.",
+        "Every block equals the one that prefill computed, bit for bit.",
         ("(cache, there, computed, ", "(cache, there, computed[::-1].copy(), "),
     ),
     "weights": (
         "--layers=3 --width=10 --versions=7",
-        "readers is the trainer's, bit for bit.",
+        "readers equals the trainer's, bit for bit.",
         ("write_many(pairs,", "write_many(pairs[1:],"),
     ),
     "jax_handoff": (
         "--rows=20 --columns=30 --rounds=2",
-        "Every element is that of the reference, bit for bit, and JAX reads it in place.",
+        "Every element equals the reference, bit for bit, and JAX reads it in place.",
         ("values(cells, round_).astype(dtype)", "values(cells, round_ + 1).astype(dtype)"),
     ),
     "osu": (
         "-m 300 -i 5",
-        "# All that came is what was sent, bit for bit.",
+        "# All data arrived as sent, bit for bit.",
         ("= mine, ~right", "= ~mine, ~right"),
     ),
 }
@@ -116,7 +116,7 @@ def test_readers_go_on_without_one_that_dies():
     done = example("weights", *shape, "--ranks=4", "--kill=2")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("LOST: reader 2 at version 6: peer 'rank 2 of world ") == 1
-    assert "Every version at 2 readers is the trainer's, bit for bit." in done.stdout
+    assert "Every version at 2 readers equals the trainer's, bit for bit." in done.stdout
 
 
 def test_bandwidth_is_a_test_of_its_own():

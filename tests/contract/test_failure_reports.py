@@ -13,6 +13,6 @@ def test_who_shares_the_memory_is_told(open_endpoint) -> None:
         a.connect(other.address)
         other.accept()
     words = [FailureReports(ep, "job", rank, 2, BELL) for rank, ep in enumerate((a, b))]
-    words[0].tell(LEFT, "it had enough")
+    words[0].send(LEFT, "it had enough")
     assert words[1].why_left(0) == "it had enough"
     assert words[0].heard() == []

@@ -98,7 +98,7 @@ def segments_apart(world):
     world.barrier()
     with pytest.raises(zh.TransferTimeout):
         again.notify_waitsome(timeout=0)
-    with pytest.raises(ValueError, match="take fewer notifications"):
+    with pytest.raises(ValueError, match="use fewer notifications"):
         world.segment(8, notifications=60_000)
 
 

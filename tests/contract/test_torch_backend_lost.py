@@ -64,7 +64,7 @@ def survive(stopped: str) -> None:
         future.wait()
     with pytest.raises(zh.PeerLost, match=f"rank {last}"):
         dist.isend(torch.ones(3), last).wait()
-    with pytest.raises(zh.PeerLost, match=f"over: .*rank {last}"):
+    with pytest.raises(zh.PeerLost, match=f"ended: .*rank {last}"):
         dist.broadcast(torch.ones(3), 0)
     other = 1 - rank  # those that are left reach each other
     work = dist.isend(torch.full((3,), float(rank)), other)

@@ -57,9 +57,9 @@ def refused_arguments() -> None:
         dist.irecv(gaps, other)
     with pytest.raises(ValueError, match=r"layout torch.sparse_coo"):
         dist.isend(torch.eye(3).to_sparse(), other)
-    with pytest.raises(NotImplementedError, match="rank that is named"):
+    with pytest.raises(NotImplementedError, match="named rank"):
         dist.recv(torch.ones(3))
-    with pytest.raises(ValueError, match="this rank itself"):
+    with pytest.raises(ValueError, match="the rank itself"):
         dist.isend(torch.ones(3), rank)
     with pytest.raises(ValueError, match="tags go from 0"):
         dist.isend(torch.ones(3), other, tag=-1)
@@ -116,7 +116,7 @@ def calls_that_differ() -> None:
     second = dist.new_group(backend="zerohop")
     with pytest.raises(ValueError, match=r"broadcast.* 40000[04] bytes"), within(TIMEOUT / 2):
         dist.broadcast(torch.ones(100_000 + rank), 0)
-    with pytest.raises(zh.Error, match="over"):
+    with pytest.raises(zh.Error, match="have ended"):
         dist.broadcast(torch.ones(3), 0)
     tensor = torch.full((2,), float(rank))
     dist.broadcast(tensor, 1, group=second)

@@ -111,7 +111,7 @@ def test_srun_starts_a_world(
     done = run_ranks(command, tmp_path, **variables)
     if meeting == "nowhere":
         assert done.returncode != 0
-        assert "told this process its rank, but not where the ranks meet" in done.stderr
+        assert "set the rank of this process, but not where the ranks meet" in done.stderr
     else:
         assert (done.returncode, done.stdout) == (0, shown([0, 1, 2])), done.stderr
 

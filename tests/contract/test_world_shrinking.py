@@ -129,8 +129,8 @@ def test_one_that_hangs_counts_as_dead_and_is_told_so(members, stopped):
     [error] = ask([hanging], "shrink")
     assert isinstance(error, zh.PeerLost)
     others = ", ".join(str(rank) for rank in range(4) if rank != stopped)
-    assert f"rank {stopped} was given up" in str(error)
-    assert f"of what were the ranks {others};" in str(error)
+    assert f"rank {stopped} was excluded" in str(error)
+    assert f"with the former ranks {others};" in str(error)
     check(left)
 
 
@@ -269,7 +269,7 @@ def test_a_store_of_pytorch_that_is_stopped_is_not_waited_for(
     for call in [Attempt(world.shrink, 0.5) for world in made]:
         with within(2 * ANSWER + LOST_WITHIN):
             error = call.failure(zh.Error)
-        assert "does not serve (TimeoutError" in str(error)
+        assert "does not work (TimeoutError" in str(error)
         assert "give shrink(store=)" in str(error)
     if met:
         again = [partial(world.shrink, store=tmp_path / "fresh") for world in made]

@@ -19,18 +19,18 @@ JAX = any(importlib.util.find_spec(f"jax_cuda{cuda}_plugin") for cuda in (12, 13
 
 # Few rounds: all processes that use a GPU take turns of milliseconds, and each round trip needs two.
 CASES = [
-    ("matvec", "--batch=480 --rounds=10", "Every product is that of NumPy"),
-    ("matvec", "--batch=37 --rounds=10", "Every product is that of NumPy"),
-    ("matvec", "--batch=15360 --rounds=10", "Every product is that of NumPy"),
-    ("stencil", "--side=300 --steps=21 --ranks=1", "Every cell is that of one process alone"),
-    ("stencil", "--side=1030 --steps=21 --ranks=2", "Every cell is that of one process alone"),
-    ("stencil", "--side=6 --steps=21 --ranks=3", "Every cell is that of one process alone"),
+    ("matvec", "--batch=480 --rounds=10", "Every product equals NumPy's"),
+    ("matvec", "--batch=37 --rounds=10", "Every product equals NumPy's"),
+    ("matvec", "--batch=15360 --rounds=10", "Every product equals NumPy's"),
+    ("stencil", "--side=300 --steps=21 --ranks=1", "Every cell equals that of a single process"),
+    ("stencil", "--side=1030 --steps=21 --ranks=2", "Every cell equals that of a single process"),
+    ("stencil", "--side=6 --steps=21 --ranks=3", "Every cell equals that of a single process"),
     ("halo", "--rows=301 --columns=203 --steps=70 --ranks=1", "x 203 float32 of cupy"),
     ("halo", "--rows=301 --columns=203 --steps=70 --ranks=3", "x 203 float32 of cupy"),
-    ("kv_cache", "--layers=8 --blocks=256", "Every block is what prefill computed"),
+    ("kv_cache", "--layers=8 --blocks=256", "Every block equals the one that prefill computed"),
     ("weights", "--layers=6 --width=700 --versions=12 --kill=2", "Every version at 2 readers"),
-    ("osu", "-i 20", "# All that came is what was sent"),
-    ("osu", "-i 20 --test bw", "# All that came is what was sent"),
+    ("osu", "-i 20", "# All data arrived as sent"),
+    ("osu", "-i 20 --test bw", "# All data arrived as sent"),
     ("jax_handoff", "--rounds=3", "and JAX reads it in place"),
 ]
 

@@ -21,7 +21,7 @@ GUARD = 4096
 # What Route.reason says of a link (zerohop.topology.between); not every driver tells its speed.
 LINK = (
     r" over \d+ NVLinks?( \(about \d+ GB/s each way\))?| over PCIe \(.+\)| \(NVLinks are unknown: .+\)"
-    r"| \(over which link is not known: .+\)"
+    r"| \(over an unknown link: .+\)"
 )
 
 

@@ -103,7 +103,7 @@ def of_floats(world: Any, device: Any) -> None:
 
 def refuse(world: Any, segment: Any, here: Any) -> None:
     other = 1 - world.rank
-    with pytest.raises(zh.RouteUnavailable, match="keep counters in a segment of the host"):
+    with pytest.raises(zh.RouteUnavailable, match="keep counters in a host segment"):
         segment.atomic_fetch_add(other, 0, 1)
     with pytest.raises(ValueError, match="not a whole number of float32"):
         world.segment(9, name="floats", device=str(here.device), dtype="float32")

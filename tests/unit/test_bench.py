@@ -59,10 +59,10 @@ def test_rows_are_a_list_with_a_header_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["bench", "soft", "--vs", "mpu"], "'mpu' is none of ucx, iperf3, tcp"),
+        (["bench", "soft", "--vs", "mpu"], "'mpu' is not one of ucx, iperf3, tcp"),
         (["bench", "host", "--vs", "iperf3"], "all: it is measured by zerohop bench soft"),
         (["bench", "p2p", "--vs", "all,ucx"], "zerohop bench soft and zerohop bench host"),
-        (["bench", "gda", "--vs", "rccl"], "'rccl' is none of nvshmem, all"),
+        (["bench", "gda", "--vs", "rccl"], "'rccl' is not one of nvshmem, all"),
         (["bench", "soft", "--sizes", "8,7"], "'7' is not a size from 8 to 1G"),
         (["bench", "p2p", "--sizes", "1T"], "'1T' is not a size from 8 to 1G"),
         (["bench", "p2p", "--plot", "x.jpeg"], "'x.jpeg' does not end in .png, .svg, .pdf"),

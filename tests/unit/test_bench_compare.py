@@ -107,7 +107,7 @@ def test_a_figure_of_ours_that_is_gone_fails_and_is_named(compared) -> None:
     both, limit = [LATENCY, RATE], ("--fail-above", "10%")
     code, text = compared(both, [RATE, to(RATE, 1.0, nbytes=64)], *limit)
     assert code == 1
-    assert "1 are in the first file alone, 1 in the second" in text
+    assert "1 are only in the first file, 1 only in the second" in text
     assert "gone: host latency 8 B, zerohop C++, p50, memory empty, by p2p" in text
     assert "write" not in text.partition("gone:")[2]
     assert compared([RATE], both, *limit)[0] == 0  # one more is no loss
@@ -144,7 +144,7 @@ def test_figures_of_several_routes_are_compared_each_with_its_own(compared) -> N
     [
         ("", "no rows"),
         ("[]", "no rows"),
-        ('[{"test": "x"}]', "its first row is no header"),
+        ('[{"test": "x"}]', "its first row is not a header"),
         ('[{"test": "header"}, {"test": "x"}]', "no rows of zerohop bench --json"),
     ],
 )
@@ -160,7 +160,7 @@ def test_files_of_something_else_are_refused(tmp_path: Path, text: str, complain
 def test_limits_that_are_none_are_refused(compared, limit: str) -> None:
     code, text = compared([LATENCY], [LATENCY], "--fail-above", limit)
     assert code == 2
-    assert "is no percentage, such as 10%" in text
+    assert "is not a percentage such as 10%" in text
 
 
 def test_what_is_unsteady_and_where_its_ends_were_is_told(compared) -> None:

@@ -80,7 +80,7 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
     assert "one way of 8 B by soft0" in head["rings"]["CPU / CPU"]
     assert "until an entry is done" in text
     assert re.search("proxy: a thread posts an entry <= 1 us not measured", text)
-    assert "CPU / GPU: not to be had" in text
+    assert "CPU / GPU: not available" in text
 
 
 @pytest.mark.usefixtures("stand_ins")
@@ -117,7 +117,7 @@ def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch
     assert "There is one GPU: both processes use it" in text
     assert re.search("one way <= 1.6 us [0-9.]+ .?s at 8 B not judged: one GPU", text)
     assert not re.search(r"\b(met|missed)\b", text)
-    assert "NVSHMEM is measured with one GPU for each process" in text
+    assert "NVSHMEM needs one GPU per process" in text
 
 
 def test_the_peer_makes_no_multicast_call() -> None:

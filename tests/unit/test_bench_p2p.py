@@ -62,7 +62,7 @@ def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path: Path) ->
     assert absent["zerohop", "stream_notify"] == "not available: no streams on this host"
     assert absent["torch", ""] == "PyTorch is made up"
     assert re.match("from write on: rank 1 exited with status 3", absent["nccl", ""])
-    assert "did not let go" in absent["raw", "its orderly end"]
+    assert "did not let go" in absent["raw", "its shutdown"]
     text = sentences(console.file.getvalue())
     for reason in absent.values():
         assert sentences(reason)[:40] in text
@@ -80,7 +80,7 @@ def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatc
     said = "rank 0: TransferTimeout: slot 2 did not come"
     assert f"zerohop bench failed: stream_notify: {said}" in text
     assert f"zerohop stream_notify {said}" in text  # in the table of what is not available
-    assert "raw its orderly end" in text
+    assert "raw its shutdown" in text
     assert "standard error of that difference" in text
     assert re.search("stream to stream, one way <= 4.5 us not measured", text)
 

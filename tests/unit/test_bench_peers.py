@@ -161,8 +161,8 @@ def test_a_pair_runs_when_the_port_is_open_where_it_is_placed(paired) -> None:
     ("server", "client", "said"),
     [
         (LISTEN, CONNECT + "sys.exit('no such transport')", "exit status 1: no such transport"),
-        ("sys.exit('no such device')", "", "ended before it listened: no such device"),
-        (LISTEN + "c.recv(1)", CONNECT + "c.recv(1)", "no end after"),
+        ("sys.exit('no such device')", "", "exited before it listened: no such device"),
+        (LISTEN + "c.recv(1)", CONNECT + "c.recv(1)", "still running after"),
     ],
 )
 def test_a_pair_that_fails_is_quoted_and_one_that_hangs_is_ended(
@@ -222,7 +222,7 @@ def test_a_tmpdir_too_long_for_a_socket_is_told(without_mpi: Path, monkeypatch) 
     long = without_mpi / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    with pytest.raises(PeerFailed, match="path too long: set TMPDIR to another folder"):
+    with pytest.raises(PeerFailed, match="path too long: set TMPDIR to a folder with a short name"):
         mpi.contender(2, 64).start()
     assert not list(long.iterdir())
 

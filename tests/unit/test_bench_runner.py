@@ -162,7 +162,9 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
     steady = {(r["impl"], r["test"]) for r in rows if r["steady"]}
     assert steady == {(OURS, "write"), (OURS, "read"), ("ucx", "read")}
     assert "~1e-09" in text
-    assert "~ taken twice, with all others in between, it differed by more than 20%." in text
+    assert (
+        "~ taken twice, with all others in between, the figure differed by more than 20%." in text
+    )
     assert "write bandwidth, GB/s (ratios: zerohop Python / theirs); ends: free" in text
 
 

@@ -135,7 +135,7 @@ def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path: Path) -> No
     units = {r["test"]: r["unit"] for r in rows}
     assert (units["fetch_add_rate"], units["write"], units["send_latency"]) == ("1/s", "B/s", "s")
     assert [a["impl"] for a in head["not_available"]] == ["perftest"]
-    assert "devices of libibverbs, of which soft0 is none" in text
+    assert "libibverbs devices, and soft0 is not one" in text
     assert (head["device"], head["provider"]) == ("soft0", "softhca")
 
 

@@ -127,7 +127,7 @@ def test_of_the_places_of_rings_there_is_a_figure_or_a_reason() -> None:
     assert found["CPU / CPU"] == "21 us one way of 8 B by soft0"
     others = [said for places, said in found.items() if "GPU" in places]
     assert len(others) == 3
-    assert all(said.startswith("not to be had") for said in others)
+    assert all(said.startswith("not available") for said in others)
     assert gda.rings([], {})["CPU / CPU"].startswith("not measured")
 
 
@@ -148,7 +148,7 @@ def test_waits_are_judged_on_one_core_and_by_the_worst_job() -> None:
         *(taken(f"barrier_{n}", "mpi", 3e-6, nbytes=0) for n in (2, 4)),
         *(taken(f"barrier_{n}", "gloo", 10e-6, nbytes=0) for n in (2, 4)),
     ]
-    assert [(v.target, v.measured, v.met) for v in wait.told(rows).judged] == [
+    assert [(v.target, v.measured, v.met) for v in wait.report(rows).judged] == [
         ("8 B by p2p / pipe, one core <= 1.5", "1.75 (7 us to 4 us)", False),
         ("8 B by soft0 / tcp yielding, one core <= 1.5", "1.33 (16 us to 12 us)", True),
         ("barrier / mpi, free <= 1.5", "3.00 with 4 ranks", False),

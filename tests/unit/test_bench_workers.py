@@ -155,7 +155,7 @@ def test_a_peer_that_hangs_is_ended_after_its_bound() -> None:
     assert peer.ask("facts") == [{"dies": "1.0"}] * 2
     pids = peer._ranks.pids
     peer._ranks._silence = 1.0  # from here on, when its processes are there
-    with pytest.raises(RankFailed, match="no word from rank 0, 1 for 1 s"):
+    with pytest.raises(RankFailed, match="no message from rank 0, 1 for 1 s"):
         peer.ask(Order("write", "python", 8, 1))
     peer.close()
     for pid in pids:

@@ -9,7 +9,7 @@ from zerohop.collectives.order import Collective
 
 def test_one_that_has_ended_is_so_for_all_who_wait() -> None:
     collective = Collective("barrier of 'a group', call 1", 5.0)
-    with pytest.raises(zh.TransferTimeout, match="still under way"):
+    with pytest.raises(zh.TransferTimeout, match="still running"):
         collective.wait(0.0)
     collective._end(None)
     with collective._under_way:  # another one, on its way out of its own wait

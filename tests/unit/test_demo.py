@@ -15,8 +15,8 @@ def zerohop_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_whole_demo_holds() -> None:
     done = zerohop_demo("--ranks", "3", "--verbs", "soft0")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "Every cell is that of one process alone, bit for bit." in done.stdout
-    assert "Every version at 2 readers is the trainer's, bit for bit." in done.stdout
+    assert "Every cell equals that of a single process, bit for bit." in done.stdout
+    assert "Every version at 2 readers equals the trainer's, bit for bit." in done.stdout
     assert done.stdout.count("host over soft0") == 2
 
 

@@ -123,7 +123,7 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (limits.kernel, plain, {"proc/sys/kernel/osrelease": "strange"}, {}, "absent", "strange"),
     (limits.memlock, software, {STATUS: ""}, {}, "ok", ""),
     (limits.memlock, software, {STATUS: ROOT_CAPABILITIES}, {"memlock": 64 << 10}, "ok", ""),
-    (limits.memlock, software, {STATUS: ""}, {"memlock": 8 << 20}, "warn", "room for 8 Peers"),
+    (limits.memlock, software, {STATUS: ""}, {"memlock": 8 << 20}, "warn", "enough for 8 Peers"),
     (limits.memlock, software, {STATUS: ""}, {"memlock": 64 << 10}, "fail", "ulimit -l unlimited"),
     (limits.memlock, plain, {STATUS: ""}, {"memlock": 64 << 10}, "ok", ""),
     (limits.max_map_count, plain, {MAPS: "7f r\n" * 300, "proc/sys/vm/max_map_count": 65530}, {}, "ok", ""),
@@ -158,7 +158,7 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (rdma.providers, dgx, {}, {}, "ok", ""),
     (rdma.providers, workstation, {}, {"verbs": Verbs()}, "fail", "provider mlx5 is missing"),
     (rdma.providers, workstation, {"etc/libibverbs.d/mlx5.driver": "driver mlx5"}, {"verbs": Verbs()},
-     "fail", "is announced, yet fails"),
+     "fail", "is listed but fails"),
     (rdma.uverbs, plain, {}, {}, "absent", ""),
     (rdma.uverbs, shown, {}, {}, "ok", "/dev/infiniband/uverbs0"),
     (rdma.uverbs, shown, {}, {"access": False}, "fail", "not permitted"),
@@ -172,7 +172,7 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (rdma.ports, plain, {}, {}, "absent", ""),
     (rdma.ports, workstation, {}, {}, "warn", "ip link set eth0 up"),
     (rdma.ports, workstation, {PORT: "4: ACTIVE"}, {}, "ok", ""),
-    (rdma.ports, with_rdma(states=["1: DOWN"]), {}, {}, "fail", "see to the cable of mlx5_0 port 1"),
+    (rdma.ports, with_rdma(states=["1: DOWN"]), {}, {}, "fail", "check the cable of mlx5_0 port 1"),
     (rdma.ports, with_rdma(states=["2: INIT"]), {}, {}, "fail", "opensm"),
     (rdma.ports, software, {"sys/class/infiniband/rxe0/ports/1/state": "1: DOWN"}, {}, "fail",
      "ip link set dmy0 up"),
@@ -252,7 +252,7 @@ def test_old_cuda(machine: Machine) -> None:
     finding = driver.cuda(host_of(machine, cuda=old))
     assert (finding.state, finding.evidence) == (
         "fail",
-        "the driver knows CUDA 11.8, 12.0 is needed",
+        "the driver supports CUDA 11.8, 12.0 is needed",
     )
 
 

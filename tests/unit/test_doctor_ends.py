@@ -79,7 +79,7 @@ def test_an_end_that_tells_something_else(told: bytes) -> None:
         there.share(ends.FACTS, there.register(np.frombuffer(told, "uint8")))
         [finding] = ends.examine_ends(here, here.connect(there.address))
     assert finding.state == "absent"
-    assert finding.evidence.startswith("the other end tells ")
+    assert finding.evidence.startswith("the other end shares ")
 
 
 def test_a_peer_that_is_gone_is_said_to_be() -> None:

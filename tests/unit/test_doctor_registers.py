@@ -62,11 +62,11 @@ def express(control: int) -> bytes:
 @pytest.mark.parametrize(
     ("control", "errno", "state", "words"),
     [
-        (0x10, 0, "ok", "taken by the adapter, allowed on PCIe"),
-        (0x00, 0, "warn", "taken by the adapter, switched off on PCIe"),
+        (0x10, 0, "ok", "accepted by the adapter, allowed on PCIe"),
+        (0x00, 0, "warn", "accepted by the adapter, switched off on PCIe"),
         (0x10, 95, "ok", "refused by the adapter"),
         (0x10, None, "warn", "libibverbs is too old to ask for it, allowed on PCIe"),
-        (None, 0, "ok", "taken by the adapter, PCIe control readable by root only"),
+        (None, 0, "ok", "accepted by the adapter, PCIe control readable by root only"),
     ],
 )
 def test_relaxed_ordering(

@@ -71,7 +71,7 @@ def test_a_chosen_device_is_the_only_one_that_counts(
     assert known["host"].reason == host
     assert known["staged"].reason == f"through pinned host memory, {host}"
     if device == "soft0":
-        assert known["gpudirect"].reason == "soft0 is software and copies GPU memory: staged"
+        assert known["gpudirect"].reason == "soft0 is software and copies GPU memory: use staged"
 
 
 def test_reasons_say_what_lacks(tmp_path: Path) -> None:

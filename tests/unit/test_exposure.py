@@ -265,6 +265,6 @@ def test_a_folder_that_is_open_to_others_is_not_taken(runtime: Path) -> None:
     assert folders() == [second]
     second.rmdir()
     second.symlink_to(runtime)
-    with pytest.raises(OSError, match="no folder is this user's alone"):
+    with pytest.raises(OSError, match="no folder belongs only to this user"):
         zh.Endpoint("soft0", metrics="local")
     assert folders() == []

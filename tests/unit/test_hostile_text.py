@@ -15,7 +15,7 @@ import pytest
 import zerohop as zh
 from click.testing import CliRunner
 from zerohop._endpoint.knobs import KNOBS, chosen
-from zerohop._endpoint.rails import told_local_rank
+from zerohop._endpoint.rails import launcher_local_rank
 from zerohop._world.addresses import Addresses
 from zerohop._world.entries import Entry
 from zerohop._world.launch import launched
@@ -132,7 +132,7 @@ def test_a_damaged_entry_in_a_store_is_refused_in_words(tmp_path: Path) -> None:
 def test_a_pipe_in_the_place_of_an_entry_has_nobody_wait(tmp_path: Path) -> None:
     store = Directory(tmp_path / "job")
     os.mkfifo(tmp_path / "job" / "key")
-    with pytest.raises(PermissionError, match="no file"):
+    with pytest.raises(PermissionError, match="is not a file"):
         store.get("key")
 
 
@@ -167,4 +167,4 @@ def test_a_damaged_local_rank_is_refused_in_words(monkeypatch: pytest.MonkeyPatc
         text = variables(value)[:100_000]  # the kernel takes no more
         monkeypatch.setenv("ZEROHOP_LOCAL_RANK", text)
         with suppress(ValueError):
-            told_local_rank()
+            launcher_local_rank()

@@ -118,7 +118,7 @@ def test_silence_is_bounded_and_no_worker_survives() -> None:
     begin = time.monotonic()
     with Ranks(pause, 2, silence=0.5) as ranks:
         pids = ranks.pids
-        with pytest.raises(RankFailed, match="no word from rank 0, 1 for"):
+        with pytest.raises(RankFailed, match="no message from rank 0, 1 for"):
             ranks.results()
     assert time.monotonic() - begin < 30
     for pid in pids:

@@ -108,7 +108,7 @@ def test_misspelt_settings_are_a_warning_once(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("ZEROHOP_XYZZY", "3")
     monkeypatch.setenv("ZEROHOP_TEST_SLOW", "1")
     first, second = [line for line in run(EXCHANGE).splitlines() if "Warning" in line]
-    said = "is no setting of zerohop, so ignored"
+    said = "is not a setting of zerohop and is ignored"
     assert (
         first == f"<string>:3: RuntimeWarning: ZEROHOP_TIMOUT {said}: did you mean ZEROHOP_TIMEOUT?"
     )

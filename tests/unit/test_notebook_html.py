@@ -137,7 +137,7 @@ def test_memory_shows_what_it_is_and_no_key(ends: tuple[zh.Endpoint, zh.Endpoint
     fixed = near.register(np.ones(3), writable=False)
     assert "24 B, read-only to peers, registered: host" in page(fixed).texts
     memory.close()
-    assert "closed: peers reach it no more" in page(memory).text
+    assert "closed: peers can no longer reach it" in page(memory).text
 
 
 # --- transfers ---

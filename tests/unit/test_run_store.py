@@ -97,6 +97,6 @@ def test_a_store_that_has_ended_is_told_of() -> None:
     store = RunStore(Kept({}, OSError("gone")), "")
     for call in (lambda: store.get("k"), lambda: store.set("k", b"v")):
         with pytest.raises(
-            zh.Error, match=r"does not serve \(OSError: gone\): give shrink\(store=\)"
+            zh.Error, match=r"does not work \(OSError: gone\): give shrink\(store=\)"
         ):
             call()

@@ -96,7 +96,7 @@ def test_senseless_jobs_are_refused(wrong: tuple[str, str]) -> None:
 
 
 def test_a_rank_has_no_more_devices_than_its_host() -> None:
-    words = "--rails 8 of a rank are more than --adapters 1 of its host"
+    words = "--rails 8 of a rank exceeds --adapters 1 of its host"
     assert words in run("--rails", "8", status=2)
     run("--ranks", "2", "--rails", "2", "--adapters", "2", "--json", status=0)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import zerohop as zh
-from zerohop._endpoint.rails import told_local_rank
+from zerohop._endpoint.rails import launcher_local_rank
 from zerohop._world.addresses import Addresses
 from zerohop._world.launch import job_from_environment
 from zerohop._world.store import Directory, open_store
@@ -109,7 +109,7 @@ def test_what_is_no_entry_is_told() -> None:
     rank = Addresses(store, "w", 0, 2)
     for wrong in (b"", b"address", b"{}\n", b"[1]\nx", b'{"size": 2, "colour": 3}\nx'):
         store["zerohop/w/1"] = wrong
-        with pytest.raises(zh.ProtocolError, match="not put there by this version"):
+        with pytest.raises(zh.ProtocolError, match="not written by this version"):
             found(rank, 1, 0.0)
 
 
@@ -120,9 +120,9 @@ def test_files_are_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.Monke
     assert file.stat().st_mode & 0o777 == 0o600
     assert directory.path.stat().st_mode & 0o777 == 0o700
     monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(PermissionError, match="could be anybody"):
+    with pytest.raises(PermissionError, match="belongs to user"):
         directory.get("a/b")
-    with pytest.raises(PermissionError, match="could be anybody"):
+    with pytest.raises(PermissionError, match="belongs to user"):
         directory.locks("lock")
 
 
@@ -182,15 +182,15 @@ def test_every_launcher_is_understood(
     job = job_from_environment(variables, store=tmp_path)
     assert isinstance(job.store, Directory)
     assert (job.rank, job.size) == (5, 8)
-    assert told_local_rank(default=7) == 7
+    assert launcher_local_rank(default=7) == 7
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert told_local_rank() == 1
+    assert launcher_local_rank() == 1
     monkeypatch.setenv("ZEROHOP_LOCAL_RANK", "3")
-    assert told_local_rank() == 3
+    assert launcher_local_rank() == 3
     monkeypatch.setenv("ZEROHOP_LOCAL_RANK", "-1")
     with pytest.raises(ValueError, match="ZEROHOP_LOCAL_RANK='-1' is not a whole number"):
-        told_local_rank()
+        launcher_local_rank()
 
 
 def without(variables: dict[str, str], name: str) -> dict[str, str]:
@@ -211,8 +211,8 @@ def test_a_local_rank_that_nobody_tells_is_not_0(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert told_local_rank(default=7) == 7
-    assert told_local_rank() == 0
+    assert launcher_local_rank(default=7) == 7
+    assert launcher_local_rank() == 0
 
 
 @pytest.mark.parametrize("variables", [UNTOLD[1], UNTOLD[3]])
@@ -222,9 +222,9 @@ def test_a_launcher_beneath_tells_the_local_rank(
     monkeypatch.setattr("zerohop._core.gpu_count", lambda: 8)
     for name, value in {**SRUN, "SLURM_LOCALID": "3", **variables}.items():
         monkeypatch.setenv(name, value)
-    assert (told_local_rank(default=7), zh.local_gpu()) == (3, "cuda:3")
+    assert (launcher_local_rank(default=7), zh.local_gpu()) == (3, "cuda:3")
     monkeypatch.setenv("SLURM_STEP_NUM_TASKS", "2")  # one for each host, which starts the ranks
-    assert told_local_rank(default=7) == 7
+    assert launcher_local_rank(default=7) == 7
 
 
 @pytest.mark.parametrize("variables", [OPEN_MPI, MPICH])
@@ -236,13 +236,13 @@ def test_ranks_of_mpi_meet_by_mpi(
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}  # for the program's own use
     assert job_from_environment(variables | meeting).store is None
     for name in list(variables)[:2]:
-        with pytest.raises(zh.Error, match="no launcher has told"):
+        with pytest.raises(zh.Error, match="no launcher has set the rank"):
             job_from_environment(without(variables, name))
 
 
 def test_ranks_of_srun_are_told_where_to_meet() -> None:
     """As its manual has the variables: not verified under a real Slurm."""
-    with pytest.raises(zh.Error, match=r"srun has told .*World\.from_env\(store=directory\)"):
+    with pytest.raises(zh.Error, match=r"srun has set .*World\.from_env\(store=directory\)"):
         job_from_environment(SRUN)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = str(listening.getsockname()[1])

@@ -36,12 +36,12 @@ def test_nvlinks_are_counted_and_their_speed_added_up(
 
 def test_without_links_it_is_pcie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), THIRD)
-    assert text == " over PCIe (a PCIe host bridge, that is the CPU)"
+    assert text == " over PCIe (a PCIe host bridge, that is, the CPU)"
 
 
 def test_a_gpu_that_sys_does_not_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), "0000:ff:00.0")
-    assert text == " (over which link is not known: /sys does not show both GPUs)"
+    assert text == " (over an unknown link: /sys does not show both GPUs)"
 
 
 @pytest.mark.parametrize("broken", ["init", "handle", "fields"])

@@ -40,7 +40,7 @@ def test_repr_is_the_matrix(tmp_path: Path) -> None:
         "GPU0    X     PHB   PHB     0",
         "GPU1    PHB   X     PHB     0",
         "mlx5_0  PHB   PHB   X       0",
-        "X: the device itself; PHB: a PCIe host bridge, that is the CPU",
+        "X: the device itself; PHB: a PCIe host bridge, that is, the CPU",
         "not asked",
     ]
 

@@ -1,1 +1,1 @@
-"""What an Endpoint is given: devices, numbers that tune it, faults on purpose, headers for kernels."""
+"""The settings of an Endpoint: devices, knobs, injected faults; and the headers for kernels."""

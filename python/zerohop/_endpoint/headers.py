@@ -1,4 +1,4 @@
-"""What kernels need of this package: where their headers are, and how to compile with them."""
+"""The headers for kernels: their folder, and compiler options."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ _HEADERS = {".cuh", ".h", ".hpp"}
 
 
 def include_dir() -> str:
-    """The folder that has ``zerohop/device.cuh``: for ``nvcc -I`` and for NVRTC. ``compile_options()`` has it, too."""
+    """The folder with ``zerohop/device.cuh``, for ``nvcc -I`` and NVRTC. ``compile_options()`` includes it."""
     return str(Path(__file__).parents[1] / "include")
 
 
 def compile_options(*folders: str | Path) -> tuple[str, ...]:
-    """What to compile a kernel with that includes ``zerohop/device.cuh``, for nvcc, NVRTC and so for
+    """Compiler options for a kernel that includes ``zerohop/device.cuh``, for nvcc and NVRTC, and so for
     ``cupy.RawModule(code=..., options=zerohop.compile_options())``.
 
-    The last one defines a digest of all headers. CuPy and others keep what they have compiled by source and options,
-    whatever those include: by it they compile anew for another version of zerohop, whose queues may have another
-    layout. folders: of your own headers (.cuh, .h, .hpp), found and digested likewise.
+    The last one defines a digest of all headers. CuPy and others cache compiled kernels by source and options,
+    without the included files: the digest makes them compile again for another version of zerohop, whose queues may have
+    another layout. folders: your own header folders (.cuh, .h, .hpp), which are included and digested likewise.
     """
     every = [Path(include_dir()), *map(Path, folders)]
     digest = hashlib.sha256()

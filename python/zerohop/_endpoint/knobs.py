@@ -54,7 +54,7 @@ class Knob:
         return "ZEROHOP_" + self.name.upper()
 
     def check(self, value: object, source: str) -> int:
-        """`source`: what the user wrote, to be named in the message. Raises TypeError, ValueError."""
+        """`source`: the name to use in the message. Raises TypeError, ValueError."""
         misplaced_bool = isinstance(value, bool) and not self.is_switch
         if misplaced_bool or not isinstance(value, SupportsIndex):
             raise TypeError(f"{source} must be an int, not {type(value).__name__}")
@@ -65,7 +65,7 @@ class Knob:
 
     @property
     def is_switch(self) -> bool:
-        """Whether 0 is no and 1 is yes: then False and True say the same."""
+        """Whether 0 and 1 mean no and yes; then False and True are allowed, too."""
         return isinstance(self.allowed, tuple) and {0, 1} <= set(self.allowed)
 
     @property
@@ -86,65 +86,80 @@ KNOBS = (
         "gid_index",
         -1,
         range(-1, 256),
-        "entry of the port's GID table, of which a queue pair can name the first 256; -1: the one that "
+        "entry of the port's GID table; a queue pair can use the first 256; -1: the one that "
         "reaches farthest (an IPv4 address before a global IPv6 address before link-local ones)",
     ),
-    Knob("roce_version", 2, (1, 2), "kind of GID on Ethernet; 1 reaches the same segment only"),
+    Knob(
+        "roce_version",
+        2,
+        (1, 2),
+        "kind of GID on Ethernet; 1 reaches only the same network segment",
+    ),
     Knob(
         "mtu",
         4096,
         (256, 512, 1024, 2048, 4096),
-        "path MTU in bytes, at most; the ports of both ends may lower it",
+        "largest path MTU in bytes; the ports of both ends may lower it",
     ),
     Knob("pkey_index", 0, range(65536), "entry of the port's partition table"),
     Knob("service_level", 0, range(16), "InfiniBand service level; RoCE: the 802.1p priority"),
     Knob("traffic_class", 0, range(256), "of the GRH; RoCE v2: the IP header's type of service"),
-    Knob("hop_limit", 255, range(1, 256), "of the GRH: routers on the way, at most"),
+    Knob("hop_limit", 255, range(1, 256), "of the GRH: the largest number of routers on the way"),
     Knob(
         "ack_timeout",
         14,
         range(1, 32),
-        "an acknowledgement is missed after 4.096 us * 2**ack_timeout (14: 67 ms)",
+        "an acknowledgement times out after 4.096 us * 2**ack_timeout (14: 67 ms)",
     ),
-    Knob("retry_count", 7, range(8), "how often to send again what was not acknowledged"),
-    Knob("rnr_retry", 7, range(8), "how often to try a receiver that is not ready; 7: for ever"),
-    Knob("min_rnr_timer", 12, range(32), "code of the time such a receiver asks for (12: 0.64 ms)"),
+    Knob("retry_count", 7, range(8), "how often to send an unacknowledged packet again"),
+    Knob("rnr_retry", 7, range(8), "how often to retry a receiver that is not ready; 7: for ever"),
+    Knob(
+        "min_rnr_timer",
+        12,
+        range(32),
+        "code of the delay that such a receiver asks for (12: 0.64 ms)",
+    ),
     Knob(
         "rd_atomic",
         255,
         range(1, 256),
-        "reads and atomics outstanding, at most; both devices may lower it",
+        "most reads and atomics outstanding; both devices may lower it",
     ),
-    Knob("inline_bytes", 64, range(1025), "payload copied into a work request instead of fetched"),
-    Knob("send_depth", 256, range(1, 16385), "work requests a Peer has posted, at most"),
+    Knob(
+        "inline_bytes",
+        64,
+        range(1025),
+        "largest payload that is copied into a work request instead of fetched",
+    ),
+    Knob("send_depth", 256, range(1, 16385), "most work requests that a Peer has posted"),
     Knob(
         "message_slots",
         _core.DEFAULT_MESSAGE_SLOTS,
         range(1, 4097),
         "messages and notifications that each Peer may have on their way to this Endpoint, on each device; "
         "1.5 * message_slots + 5 buffers of message_bytes are registered for each Peer and device, so that "
-        "fewer let an Endpoint have more Peers (see zerohop scale)",
+        "fewer slots allow more Peers (see zerohop scale)",
     ),
     Knob(
         "message_bytes",
         _core.DEFAULT_MESSAGE_BYTES,
         range(64, (1 << 20) + 1),
-        "payload of a send() that travels in the message itself; more is read from where it lies once a recv() "
-        "takes it. Of two ends the smaller counts",
+        "payload of a send() that travels in the message itself; a larger one is read from its array once a recv() "
+        "takes it. The smaller value of the two ends counts",
     ),
     Knob(
         "max_peers",
         0,
         range(1 << 20),
-        "Peers at a time, whoever connected; one more is refused at both ends, with an error that says so. "
-        "0: as many as the device and the system allow",
+        "most Peers at a time, whichever side connected; one more is refused at both ends, with an error that says "
+        "so. 0: as many as the device and the system allow",
     ),
     Knob(
         "integrity",
         0,
         (0, 1),
-        "1: what this Endpoint and its peers transfer is checked end to end, on every route: both ends make "
-        "checksums (CRC32C) of their arrays, also where the peer has 0, and IntegrityError names the bytes that "
+        "1: transfers between this Endpoint and its peers are checked end to end, on every route: both ends compute "
+        "checksums (CRC32C) of their arrays, even if the peer has 0, and IntegrityError names the bytes that "
         "differ; notifications follow the check (see docs/integrity.md)",
     ),
     Knob(
@@ -152,51 +167,51 @@ KNOBS = (
         1,
         (0, 1),
         "1: between processes of one user on one host memory is copied without a device, unless the "
-        "peer has 0. The CPU copies the host's: that of Endpoint.empty() is mapped by the peer, other "
-        "memory is reached by process_vm_writev(2); GPUs copy between each other's and the "
-        "host's. Such a peer is trusted to keep to the bounds it is told (see docs/guarantees.md); 0: by the device alone",
+        "peer has 0. The CPU copies host memory: the peer maps memory of Endpoint.empty(), and reaches other "
+        "memory by process_vm_writev(2). GPUs copy between each other's memory and to and from host "
+        "memory. Such a peer is trusted to keep to its bounds (see docs/guarantees.md). 0: only the device is used",
     ),
     Knob(
         "stripe_bytes",
         1 << 20,
         range(1 << 31),
-        "of an Endpoint on several devices: a transfer of more bytes is cut into one share for each",
+        "on several devices: a transfer of more bytes is split into one share for each",
     ),
     Knob(
         "relaxed_ordering",
         2,
         (0, 1, 2),
-        "whether to ask that writes to GPU memory may pass each other on PCIe; 0: no, 1: yes, and "
-        "register() fails where the adapter refuses, 2: unless the adapter refuses. A kernel or driver "
-        "that does not know it drops it without a word (man ibv_reg_mr: an optional access flag), so "
-        "that it is asked for says nothing of speed. Kept in any case: what a Transfer that is done, or "
-        "a notification, tells of is in place; not kept where it is in effect: the order of writes to "
-        "the same bytes that are posted without waiting in between",
+        "whether writes to GPU memory may pass each other on PCIe; 0: no, 1: yes, and "
+        "register() fails if the adapter refuses, 2: unless the adapter refuses. A kernel or driver "
+        "that does not know the flag ignores it silently (man ibv_reg_mr: an optional access flag), so "
+        "asking for it says nothing about speed. In any case the data of a completed Transfer, or of "
+        "a notification, is in place. With relaxed ordering, writes to "
+        "the same bytes that are posted without waiting in between have no order",
     ),
     Knob(
         "staging_chunk",
         _core.DEFAULT_STAGING_CHUNK,
         tuple(1 << n for n in range(16, 21)),
-        "bytes copied at a time between a GPU and pinned memory of the host, where no adapter reaches "
-        "the GPU's; 16 such chunks are pinned for each GPU in use, with adapters for each of its Peers",
+        "bytes copied at a time between a GPU and pinned host memory, if no adapter reaches "
+        "GPU memory; 16 such chunks are pinned for each GPU in use, with adapters for each of its Peers",
     ),
     Knob(
         "registration_cache",
         1024,
         range(1 << 20),
-        "MiB of GPU memory that stay registered while unused, and are not freed until then; to find "
-        "one again asks the driver about each of its chunks, of which an array of cudaMalloc has one",
+        "MiB of GPU memory that stay registered while unused, and are freed only after that; each lookup "
+        "asks the driver about every chunk of the memory (an array of cudaMalloc has one)",
     ),
     Knob(
         "registration_cache_entries",
         _core.DEFAULT_CACHE_ENTRIES,
         range(1 << 20),
-        "registrations of GPU memory that stay while unused, at most, however small they are",
+        "most registrations of GPU memory that stay while unused, whatever their size",
     ),
 )
 
 
-# Of an Endpoint, besides the knobs.
+# Keywords of an Endpoint besides the knobs.
 KEYWORDS = (
     "device",
     "timeout",
@@ -208,7 +223,7 @@ KEYWORDS = (
     "metrics",
     "faults",
 )
-# All that are read from the environment; a name that several Endpoints shared would name none of them.
+# All environment variables; `name` has none, because Endpoints must not share a name.
 VARIABLES = (
     *(f"ZEROHOP_{word.upper()}" for word in KEYWORDS if word != "name"),
     *(knob.variable for knob in KNOBS),
@@ -218,7 +233,7 @@ _OF_TESTS = ("ZEROHOP_TEST_", "ZEROHOP_GPU_ROWS")
 
 
 def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that look like settings and are none, each with the setting that is most like it, or nothing."""
+    """Variables that look like settings but are not, each with the most similar setting, or ""."""
     found = [
         name
         for name in sorted(environment)
@@ -226,25 +241,26 @@ def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
     ]
     if not found:
         return {}
-    from difflib import get_close_matches  # which few processes need
+    from difflib import get_close_matches  # few processes need it
 
-    words = [name.removeprefix(_PREFIX) for name in VARIABLES]  # else all of them were alike
+    # Without the prefix, which makes all of them similar.
+    words = [name.removeprefix(_PREFIX) for name in VARIABLES]
     near = {name: get_close_matches(name.removeprefix(_PREFIX).upper(), words, 1) for name in found}
     return {name: _PREFIX + close[0] if close else "" for name, close in near.items()}
 
 
-_told = False  # of misspelt variables; once a process
+_warned = False  # warn of misspelt variables once per process
 
 
 def warn_of_misspelt(stacklevel: int) -> None:
-    """A RuntimeWarning for each, by the first Endpoint of the process: who meant a setting has not got it."""
-    global _told
-    if _told:
+    """A RuntimeWarning for each, from the first Endpoint of the process: the variable has no effect."""
+    global _warned
+    if _warned:
         return
-    _told = True
+    _warned = True
     for name, near in misspelt(os.environ).items():
         hint = f": did you mean {near}?" if near else ""
-        message = f"{name} is no setting of zerohop, so ignored{hint}"
+        message = f"{name} is not a setting of zerohop and is ignored{hint}"
         warnings.warn(message, RuntimeWarning, stacklevel=stacklevel + 1)
 
 
@@ -253,7 +269,7 @@ def chosen(
     environment: Mapping[str, str] = os.environ,
     defaults: Mapping[str, int] | None = None,
 ) -> dict[str, int]:
-    """Every knob by name: the keyword, else its variable, else the default, where `defaults` names no other.
+    """Every knob by name: the keyword, else its variable, else `defaults`, else the knob's default.
 
     Raises TypeError (unknown keyword, not an int) and ValueError (out of range).
     """

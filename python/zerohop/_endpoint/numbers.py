@@ -1,4 +1,4 @@
-"""Numbers as arguments: what is none is refused by the argument's name."""
+"""Checks numeric arguments; errors name the argument."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, SupportsFloat
 
 
 def whole(what: str, value: Any) -> int:
-    """Raises TypeError."""
+    """Returns an integer argument. Raises TypeError."""
     if type(value) is int:
         return value
     if isinstance(value, bool) or not hasattr(value, "__index__"):
@@ -20,7 +20,7 @@ def whole(what: str, value: Any) -> int:
 
 
 def seconds(value: Any) -> float:
-    """Of a timeout. Raises TypeError, ValueError."""
+    """Returns a timeout. Raises TypeError, ValueError."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
         raise TypeError(f"timeout must be a number of seconds, not {value!r}")
     if not 0 <= float(value) < math.inf:

@@ -1,4 +1,4 @@
-"""Which devices a process takes: its GPU of several; the adapters that it names, a rail each, or else the nearest."""
+"""The devices of a process: its GPU, and its adapters (rails), either named or the nearest."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from zerohop import _core
 
 
-def told_local_rank(default: int = 0) -> int:
-    """As $ZEROHOP_LOCAL_RANK has it, else the launcher; default: without one, with one that does not tell it, or with one
-    whose variables say nothing, of which World.from_env() complains. Raises ValueError.
+def launcher_local_rank(default: int = 0) -> int:
+    """$ZEROHOP_LOCAL_RANK, else the launcher's local rank. default: if there is no launcher, it does not set one, or its
+    variables are invalid (World.from_env() reports those). Raises ValueError.
     """
     text = os.environ.get("ZEROHOP_LOCAL_RANK", "")
     if text:
@@ -26,30 +26,30 @@ def told_local_rank(default: int = 0) -> int:
     from zerohop._world.launch import launched
 
     try:
-        told = launched(os.environ)
+        launch = launched(os.environ)
     except ValueError:
-        told = None
-    return default if told is None or told.local_rank is None else told.local_rank
+        launch = None
+    return default if launch is None or launch.local_rank is None else launch.local_rank
 
 
 def local_gpu(local_rank: int | None = None) -> str:
-    """The GPU of this rank, as ``"cuda:3"``; ``"cpu"`` where the process sees none. It makes no CUDA context.
+    """The GPU of this rank, as ``"cuda:3"``; ``"cpu"`` if the process sees none. It makes no CUDA context.
 
-    Ranks of a host take its GPUs in turn. Where the launcher shows each rank GPUs of its own (``CUDA_VISIBLE_DEVICES``), those
-    are counted from ``cuda:0`` on, and a rank with one has that. Call it before anything makes a context, which would be on
-    ``cuda:0``, once for each rank: ``torch.cuda.set_device(zerohop.local_gpu())``.
+    Ranks of a host take its GPUs in turn. If the launcher shows each rank only its own GPUs (``CUDA_VISIBLE_DEVICES``), these
+    count from ``cuda:0``, and a rank with one GPU has that. Call it before anything makes a context, which would otherwise be on
+    ``cuda:0`` for every rank: ``torch.cuda.set_device(zerohop.local_gpu())``.
 
-    local_rank: of this process on its host. Default: ``$ZEROHOP_LOCAL_RANK``, else what torchrun, mpirun or srun has told,
-        else 0.
+    local_rank: number of this process on its host. Default: ``$ZEROHOP_LOCAL_RANK``, else the one that torchrun, mpirun or
+        srun sets, else 0.
     """
     if local_rank is None:
-        local_rank = told_local_rank()
+        local_rank = launcher_local_rank()
     count = _core.gpu_count()
     return f"cuda:{local_rank % count}" if count else "cpu"
 
 
 def joined(device: str | Iterable[str]) -> str:
-    """The names with commas in between, as the core takes them. Raises TypeError, ValueError."""
+    """The names, separated by commas, in the form of the core. Raises TypeError, ValueError."""
     if isinstance(device, str) and device.strip():
         return device
     if not isinstance(device, Iterable):
@@ -61,12 +61,12 @@ def joined(device: str | Iterable[str]) -> str:
         if not name or "," in name:
             raise ValueError(f"{name!r} is not the name of a device")
     if not "".join(names).strip():
-        raise ValueError("device names no device: leave it out for the first that can serve")
+        raise ValueError("device names no device: leave it out for the first usable one")
     return ",".join(names)
 
 
 def interface_hint(devices: str) -> str:
-    """Where a network interface, or its address, was named in place of a device: which device is there; else nothing."""
+    """If a network interface or address was named instead of a device: the device there; else ""."""
     for name in (name.strip() for name in devices.split(",")):
         what = _of_network(name)
         if what and not Path("/sys/class/infiniband", name).exists():
@@ -84,15 +84,15 @@ def _of_network(name: str) -> str:
 
 
 def nearest_rails(devices: str) -> dict[str, int]:
-    """The rail nearest to each GPU and, of several, to each NUMA node that the topology knows.
+    """The rail nearest to each GPU and, if there are several, to each NUMA node.
 
-    devices: names with commas in between. GPUs by their names in PyTorch ("cuda:0"), nodes as
-    "numa:1". Empty where there is but one device, or none is in the topology.
+    devices: names, separated by commas. GPUs have their PyTorch names ("cuda:0"), nodes are
+    "numa:1". Empty if there is only one device, or the topology knows none of them.
     """
     names = [name.strip() for name in devices.split(",")]
     if len(names) < 2:
         return {}
-    from zerohop.topology import topology  # costs more than the rest of an Endpoint
+    from zerohop.topology import topology  # slower to import than the rest of an Endpoint
 
     machine = topology()
     places: dict[str, str | int] = {f"cuda:{n}": f"cuda:{n}" for n in range(len(machine.cuda))}
@@ -109,21 +109,21 @@ def nearest_rails(devices: str) -> dict[str, int]:
 def preferred_adapters(
     root: Path = Path("/"), local_rank: int | None = None
 ) -> tuple[list[str], str]:
-    """The adapters to be tried first where none is named: the nearest to a GPU, by default this rank's; and why them.
+    """The adapters to try first if none is named, and why: the nearest to a GPU, by default this rank's.
 
-    Nothing to prefer ([], "") with fewer than two adapters, or without a GPU whose place is known.
+    ([], "") with fewer than two adapters, or without a GPU whose place is known.
     """
     adapters, gpus = root / "sys/class/infiniband", root / "proc/driver/nvidia/gpus"
     if not gpus.is_dir() or not adapters.is_dir() or len(list(adapters.iterdir())) < 2:
         return [], ""
     from zerohop.topology import topology
 
-    machine = topology(root / "sys", root / "proc", nvml="not asked: only PCIe counts here")
+    machine = topology(root / "sys", root / "proc", nvml="not queried: only PCIe counts here")
     if not machine.cuda:
         return [], ""
     if local_rank is None:
-        local_rank = told_local_rank()
-    gpu = f"cuda:{local_rank % len(machine.cuda)}"  # as local_gpu(), without asking the driver
+        local_rank = launcher_local_rank()
+    gpu = f"cuda:{local_rank % len(machine.cuda)}"  # as local_gpu(), without querying the driver
     near = machine.nearest(gpu)
     if not near:
         return [], ""

@@ -1,1 +1,1 @@
-"""What a World is made of: its store, its members, its barrier, and what is left of it when ranks are lost."""
+"""The parts of a World: its store, its members, its barrier, and the handling of lost ranks."""

@@ -1,4 +1,4 @@
-"""The ranks of a World in a store, under keys of their own: where they are, and whether they still are there."""
+"""The ranks of a World in a store, one key each: their addresses, and whether they are still there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zerohop.errors import Error, TransferTimeout
 
 
 class Addresses:
-    """name: of the World; rank, size: as this process has them."""
+    """name: name of the World; rank, size: this process's."""
 
     def __init__(self, store: Store, name: str, rank: int, size: int) -> None:
         self._store, self._prefix = store, f"zerohop/{name}"
@@ -27,14 +27,14 @@ class Addresses:
         self._over = False  # this rank has left
 
     def publish(self, address: bytes, timeout: float) -> None:
-        """As World says: joins a run. Raises Error, ValueError."""
+        """Joins a run, as World describes. Raises Error, ValueError."""
         self._own = Entry(address, self._own.size)
         self._run.join(self._rank, self._own, timeout)
 
     def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:
-        """What there is of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout, Error once this one has left."""
+        """The entry of that rank, now or by `end` (time.monotonic()). Raises TransferTimeout; Error once this rank has left."""
         key = f"{self._prefix}/{rank}"
-        if is_of_torch(self._store):  # its get() would wait for its own timeout
+        if is_of_torch(self._store):  # its get() waits for its own timeout
             self._wait_in_torch(key, end)
         for _ in looks(end):
             if self._over:
@@ -43,22 +43,22 @@ class Addresses:
                 continue
             entry = Entry.from_bytes(value)
             lead = self._run.look_into(rank, entry)
-            if lead.seconds or lead.lost:  # else it says nothing of this run
+            if lead.seconds or lead.lost:  # else it does not belong to this run
                 return entry, lead
         raise self._missing(key)
 
     @property
     def run(self) -> str | None:
-        """Names this rank's run among all of the store; nothing: it serves one. None: there may be others, which none tells."""
+        """The name of this rank's run in the store; "": the store serves one run. None: runs cannot be told apart."""
         return self._run.number
 
     def found(self, rank: int, entry: Entry) -> None:
-        """That rank was at its address. Raises ValueError: it has another size."""
+        """Records that the rank was at its address. Raises ValueError: it has another size."""
         check_size(self._what, self._rank, self._own, rank, entry)
         self._run.found(rank, entry)
 
     def say(self, why: str) -> None:
-        """Why this rank leaves, for those who have yet to look for it. Never raises."""
+        """Records why this rank leaves, for ranks that have yet to look for it. Never raises."""
         with suppress(Exception):  # the store may be another process, which has ended
             own = replace(self._own, left=why)
             self._answers.of(lambda: self._run.amend(self._rank, own))
@@ -68,7 +68,7 @@ class Addresses:
         self._run.leave()
 
     def _wait_in_torch(self, key: str, end: float) -> None:
-        left = max(1e-3, end - time.monotonic())  # 0 would be no bound at all
+        left = max(1e-3, end - time.monotonic())  # 0 would mean no bound
         store: Any = self._store
         try:
             self._answers.of(lambda: store.wait([key], timedelta(seconds=left)), left + ANSWER)
@@ -76,7 +76,7 @@ class Addresses:
             raise self._silent(key, error) from error
         except RuntimeError as error:
             if time.monotonic() < end - 0.5:
-                raise Error(f"{store!r} cannot be asked for {key!r}: {error}") from error
+                raise Error(f"{store!r} cannot be queried for {key!r}: {error}") from error
             raise self._missing(key) from error
 
     def _now(self, key: str) -> bytes | None:
@@ -86,7 +86,7 @@ class Addresses:
             raise self._silent(key, error) from error
 
     def _silent(self, key: str, error: TimeoutError) -> Error:
-        return Error(f"{self._store!r} cannot be asked for {key!r}: {error}")
+        return Error(f"{self._store!r} cannot be queried for {key!r}: {error}")
 
     def _missing(self, key: str) -> TransferTimeout:
         return TransferTimeout(

@@ -1,4 +1,4 @@
-"""The barrier of a World: what is done when something goes wrong in its steps, which are in C++ (_core.Barrier)."""
+"""The barrier of a World: handles failures of its steps, which are in C++ (_core.Barrier)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._world.deadline import SLICE, Deadline
-from zerohop._world.ending import Cause, Ending, Told
+from zerohop._world.ending import Cause, EndedElsewhere, Ending
 from zerohop._world.failure_reports import MISMATCH
 from zerohop._world.membership import who_has
 from zerohop.errors import Error, PeerLost, TransferTimeout
@@ -17,14 +17,14 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-_NOBODY = -1  # in place of a rank; of one that is lost: somebody has called shrink()
+_NOBODY = -1  # instead of a rank; as the lost rank: a rank has called shrink()
 
 
 class Barrier:
-    """first_slot: of the SLOTS on every rank's board that are the barrier's. bell: where a mismatch rings."""
+    """first_slot: first of the barrier's SLOTS on every rank's board. bell: the slot that signals a mismatch."""
 
     SLOTS = _core.Barrier.SLOTS
-    FREE = _core.Barrier.FREE  # of them: never used here
+    FREE = _core.Barrier.FREE  # the offset of a slot that is unused here
 
     def __init__(self, membership: Membership, first_slot: int, bell: int, ending: Ending) -> None:
         self._membership, self._ending, self._history = membership, ending, membership.history
@@ -37,21 +37,21 @@ class Barrier:
             bell,
             SLICE,
         )
-        # The fast path: takes the timeout; None when the barrier has completed, else the seconds spent, for wait().
+        # The fast path: returns None if the barrier completed within the timeout, else the seconds spent, for wait().
         self.attempt = self._steps.attempt
-        self._turns = itertools.count()  # whom to ask next
+        self._turns = itertools.count()  # which rank to ask next
         self._lost: int | None = None
 
     def wait(self, timeout: float | None, waited: float) -> None:
-        """As World.barrier(). Who calls again goes on where a call that timed out has left off.
+        """As World.barrier(). A call after a timeout continues the same barrier.
 
-        waited: as attempt() has returned it.
+        waited: the result of attempt().
         """
         begin = time.monotonic() - waited
         if not self._steps.enter():  # first: attempt() may have left this thread inside
             self._membership.check_open()
             raise RuntimeError(
-                "another thread of this rank is in the barrier: one of them is enough"
+                "another thread of this rank is in the barrier: call it from one thread"
             )
         try:
             self._membership.check_open()
@@ -60,8 +60,8 @@ class Barrier:
             self._steps.leave()
 
     def give_up(self, lost: int | None, deadline: Deadline) -> None:
-        """For shrink(): that rank was lost elsewhere. Those who wait for this one here learn it, and so do those who come."""
-        if not self._steps.enter():  # that thread learns it by itself
+        """For shrink(): that rank was lost elsewhere. Informs ranks that wait for this one here, now or later."""
+        if not self._steps.enter():  # that thread notices by itself
             return
         try:
             if self._lost is None:
@@ -88,7 +88,7 @@ class Barrier:
             raise
 
     def _answer(self, news: str, rank: int, deadline: Deadline) -> tuple[str, int] | None:
-        """What is found when the steps have gone on."""
+        """The result of continuing the steps."""
         if news == "quiet":
             return self._look_around(deadline)
         if news == "rung":
@@ -121,13 +121,13 @@ class Barrier:
             raise self._broken() from error
 
     def _compare(self, rank: int, deadline: Deadline) -> None:
-        """With that rank's calls, which are different."""
+        """Compares the calls of that rank, which differ."""
         with suppress(Error):
             peer = self._membership.peer(rank, deadline.by_the_way())
             if text := self._history.difference(rank, peer):
                 raise self._differ(text)
         self._ending.look()
-        if self._ending.mismatch is not None:  # it has found it, too, said so and left
+        if self._ending.mismatch is not None:  # it found it, too, reported it and left
             raise self._broken()
         called = f"barrier (number {self._steps.number})"
         raise self._differ(
@@ -135,20 +135,20 @@ class Barrier:
         )
 
     def _differ(self, text: str) -> Exception:
-        """What to raise where ranks have made different calls: all of them do."""
+        """The error if ranks have made different calls; all ranks raise it."""
         cause = Cause(MISMATCH, text)
         self._ending.declare(cause)
         return cause.error(f"barrier of {self._membership.name!r}")
 
     def _look_around(self, deadline: Deadline) -> tuple[str, int] | None:
-        """Nothing has come for a while. As _answer()."""
+        """Called when nothing has come for a while. Returns the same as _answer()."""
         self._ending.look()
         if self._ending.mismatch is not None:
             raise self._broken()
         missing = self._steps.missing()
         gone = [rank for rank in missing if not self._membership.lives(rank, deadline)]
         if gone:
-            found = self._run(0.0)  # their reports
+            found = self._run(0.0)  # processes their reports
             silent = set(gone).intersection(self._steps.missing())
             if found is None or found[0] != "quiet" or not silent:
                 return found
@@ -157,45 +157,45 @@ class Barrier:
         self._ask(missing[next(self._turns) % len(missing)], deadline)
         if deadline.left == 0:
             raise TransferTimeout(
-                f"barrier of {self._membership.name!r}: {who_has(missing)} not come in time; call again to wait on"
+                f"barrier of {self._membership.name!r}: {who_has(missing)} not come in time; call again to continue waiting"
             )
         return self._run(deadline.slice)
 
     def _ask(self, source: int, deadline: Deadline) -> None:
-        """Who does not come may have called something else. Raises ValueError."""
+        """Asks a missing rank whether it has called something else. Raises ValueError."""
         different = None
         try:
             peer = self._membership.peer(source, deadline.by_the_way())
             different = self._ending.difference(source, peer)
-        except Told as told:
-            if told.cause.kind == MISMATCH:
-                different = told.cause.text
-        except Error:  # it is lost, or does not answer: whoever waits for it learns that
+        except EndedElsewhere as ended:
+            if ended.cause.kind == MISMATCH:
+                different = ended.cause.text
+        except Error:  # it is lost, or does not answer: the wait for it reports that
             return
         if different is not None:
             raise self._differ(different)
 
     def _broken(self) -> Exception:
-        """What to raise: a rank that has told why it cannot go on may be lost by now."""
+        """The error to raise; a rank that reported why it cannot continue may be lost by now."""
         self._ending.look()
         if self._ending.mismatch is not None:
             return self._differ(self._ending.mismatch.text)
         assert self._lost is not None
         if self._lost == _NOBODY:
             return PeerLost(
-                f"barrier of {self._membership.name!r}: a rank has called shrink(); no barrier of this World can complete any "
-                "more: shrink() makes a World of those who call it"
+                f"barrier of {self._membership.name!r}: a rank has called shrink(); no barrier of this World can complete "
+                "any more: shrink() makes a World of the ranks that call it"
             )
         return PeerLost(
             f"barrier of {self._membership.name!r}: {self._membership.lost(self._lost)}; no barrier of this World can "
-            "complete any more: state() tells who is left, and shrink() makes a World of those"
+            "complete any more: state() shows which ranks are left, and shrink() makes a World of them"
         )
 
     def _warn_others(self, deadline: Deadline) -> None:
-        """Those who are still to hear of this rank, so that all learn of the loss."""
+        """Notifies the ranks that still expect this one, so that all learn of the loss."""
         assert self._lost is not None
         self._membership.reports.pass_on(self._lost)
-        short = deadline.by_the_way()  # one for all of them
+        short = deadline.by_the_way()  # one deadline for all of them
         for rank, slot in self._steps.untold():
             with suppress(Error):
                 self._membership.peer(rank, short).notify(slot, _core.Barrier.LOST + self._lost)

@@ -1,19 +1,19 @@
-"""When a call has to end, for what waits in several steps."""
+"""The deadline of a call that waits in several steps."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
 
-SLICE = 0.25  # seconds after which a wait looks whether those it waits for still live
+SLICE = 0.25  # seconds after which a wait checks whether the awaited ranks live
 
-_GRACE = 0.8  # seconds later than asked for that connections may make a call end, all together
-_FIRST_PAUSE = 1e-3  # seconds between two looks; it doubles
+_GRACE = 0.8  # seconds by which connections may delay a call in total
+_FIRST_PAUSE = 1e-3  # seconds between two checks; it doubles
 _LONGEST_PAUSE = 50e-3
 
 
 class Deadline:
-    """A call that was given `seconds`: even with 0 it has time to connect, once. begin: by time.monotonic(); None: now."""
+    """The deadline of a call with a timeout of `seconds`; even with 0 it may connect once. begin: by time.monotonic(); None: now."""
 
     def __init__(self, seconds: float, begin: float | None = None) -> None:
         self.end = (time.monotonic() if begin is None else begin) + seconds
@@ -21,12 +21,12 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds, 0 at least."""
+        """Seconds left, at least 0."""
         return max(0.0, self.end - time.monotonic())
 
     @property
     def slice(self) -> float:
-        """How long to wait before the next look."""
+        """How long to wait before the next check."""
         return min(SLICE, self.left)
 
     @property
@@ -34,20 +34,20 @@ class Deadline:
         return time.monotonic() >= self.end
 
     def to_connect(self) -> float:
-        """Seconds for a connection that begins now."""
+        """Seconds for a connection that starts now."""
         return max(0.0, self._last - time.monotonic())
 
     def by_the_way(self) -> Deadline:
-        """For what the call does beside its waiting: it waits for nothing, and connects within both bounds."""
+        """A deadline for secondary work of the call: it does not wait, and connects within both bounds."""
         made = Deadline(0.0)
         made._last = min(made._last, self._last)
         return made
 
 
 def looks(end: float) -> Iterator[None]:
-    """Whenever it is time to look: now, then again and again until `end` (time.monotonic()).
+    """Yields whenever it is time to check: now, then repeatedly until `end` (time.monotonic()).
 
-    For what nobody tells, such as that a store has got a key: the look decides, the pause leaves the CPU to others.
+    For events without a notification, such as a new key in a store; the pauses leave the CPU to others.
     """
     pause = _FIRST_PAUSE
     while True:

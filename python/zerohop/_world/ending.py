@@ -1,7 +1,7 @@
-"""The end of a World's collectives: why there are no more, and how the other ranks learn of it.
+"""The end of a World's collectives: its cause, and how the other ranks learn of it.
 
-Calls that some ranks have made and others have not cannot be put in order again; so the first that fails is the last. What
-ranks have called differently ends the barrier, too.
+Calls that some ranks have made and others have not cannot be put in order again, so the first failure ends the collectives.
+A mismatch of calls ends the barrier, too.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-_READ = 2.0  # seconds for reading what another rank says of it
-_LONGEST = 4096  # bytes of that
+_READ = 2.0  # seconds to read another rank's cause
+_LONGEST = 4096  # bytes of a cause
 
 
 _ERRORS: dict[str, type[Exception]] = {
@@ -32,13 +32,13 @@ _ERRORS: dict[str, type[Exception]] = {
 
 
 class Cause(NamedTuple):
-    """What ended them. kind: LOST, MISMATCH, LATE, or anything else, of which only the text matters."""
+    """Why they ended. kind: LOST, MISMATCH, LATE, or anything else, for which only the text matters."""
 
     kind: str
     text: str
 
     def error(self, call: str) -> Exception:
-        """For a call that it ends."""
+        """The error of a call that it ends."""
         text = f"{call}: {self.text}"
         return _ERRORS.get(self.kind, Error)(text)
 
@@ -47,8 +47,8 @@ class Mismatch(Exception):
     """Ranks have made different calls."""
 
 
-class Told(Exception):
-    """Another rank's collectives are over, for a cause that it says."""
+class EndedElsewhere(Exception):
+    """Another rank's collectives have ended, for the cause that it reports."""
 
     def __init__(self, rank: int, cause: Cause) -> None:
         super().__init__(rank, cause)
@@ -56,22 +56,22 @@ class Told(Exception):
 
 
 class Ending:
-    """Any thread."""
+    """The end of one World's collectives. Thread-safe."""
 
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
-        self._raised = (
-            False  # here: of a mismatch the first call that it ends says so by a ValueError
-        )
+        self._raised = False  # the first call here that a mismatch ends raises ValueError
         self._lock = threading.Lock()  # around changes of the cause; never held while waiting
         self._name = f"collectives of {membership.name!r}, the end"
         self.cause: Cause | None = None
-        self._notes: list[_core.Memory] = []  # the earlier one, too, for somebody may be reading it
+        self._notes: list[
+            _core.Memory
+        ] = []  # also the earlier one, which another rank may be reading
 
     def declare(self, cause: Cause) -> None:
-        """By a call that it ends. The first one counts, but for a mismatch, which ends the barrier, too.
+        """Called by the call that it ends. The first cause counts, except that a mismatch replaces it, because it ends the barrier, too.
 
-        Who is connected is told, and others find it here from now on.
+        Notifies connected ranks; others find the cause here from now on.
         """
         self._declare(cause, raised=True)
 
@@ -83,14 +83,14 @@ class Ending:
                 return
             self.cause = cause
             self._membership.history.log.end()
-            with suppress(Error):  # the World is closed: they see that this rank has left
+            with suppress(Error):  # the World is closed: others see that this rank has left
                 note = np.frombuffer(json.dumps(cause).encode()[:_LONGEST], np.uint8)
                 self._notes.append(self._membership.endpoint.register(note))
                 self._membership.endpoint.share(self._name, self._notes[-1])
-        self._membership.reports.tell(*cause)
+        self._membership.reports.send(*cause)
 
     def look(self) -> None:
-        """Learns whether another rank has found that calls differ."""
+        """Checks whether another rank has found a mismatch."""
         if self.mismatch is None and self._membership.reports.rung():
             said = [
                 report.text
@@ -101,49 +101,49 @@ class Ending:
             self._declare(Cause(MISMATCH, text), raised=False)
 
     def check(self) -> None:
-        """For a collective that waits. Raises Told."""
+        """For a waiting collective. Raises EndedElsewhere."""
         self.look()
         if self.cause is not None:
-            raise Told(self._membership.rank, self.cause)
+            raise EndedElsewhere(self._membership.rank, self.cause)
 
     @property
     def mismatch(self) -> Cause | None:
-        """What ends the barrier, too."""
+        """The cause, if it ends the barrier, too."""
         cause = self.cause
         return cause if cause is not None and cause.kind == MISMATCH else None
 
-    def said_by(self, rank: int) -> Cause | None:
-        """What that rank has told of the end before it left."""
+    def parting_cause(self, rank: int) -> Cause | None:
+        """The cause that the rank reported before it left."""
         for report in self._membership.reports.heard():
             if report.rank == rank and report.kind != LEFT:
                 return Cause(report.kind, report.text)
         return None
 
     def refusal(self, call: str) -> Exception | None:
-        """What to raise for a call that comes after the end; None: there has been none."""
+        """The error of a call after the end; None: the collectives have not ended."""
         if self.cause is None:
             return None
         raised, self._raised = self._raised, True
         if not raised and self.cause.kind == MISMATCH:
             return self.cause.error(call)
-        text = f"{call}: the collectives of this World are over: {self.cause.text}"
+        text = f"{call}: the collectives of this World have ended: {self.cause.text}"
         if self.cause.kind == LOST:
-            return PeerLost(f"{text}. shrink() makes a World of the ranks that are left")
-        return Error(f"{text}. Make a World of another name, or shrink() this one")
+            return PeerLost(f"{text}. shrink() makes a World of the remaining ranks")
+        return Error(f"{text}. Make a World with another name, or shrink() this one")
 
     def difference(self, rank: int, peer: _core.Peer) -> str | None:
-        """As History has it, while neither rank's collectives are over: calls that are refused have no record, but the barrier
-        behind them has one. Raises Told: that rank's are, as it says behind the look at its records.
+        """As History.difference, while neither rank's collectives have ended: refused calls have no record, but the barrier
+        after them has one. Raises EndedElsewhere if that rank's have ended by the time its records are read.
         """
         if self.cause is not None:
             return None
         different = self._membership.history.difference(rank, peer)
-        if different is not None and (cause := self.told_by(peer)) is not None:
-            raise Told(rank, cause)
+        if different is not None and (cause := self.cause_of(peer)) is not None:
+            raise EndedElsewhere(rank, cause)
         return different
 
-    def told_by(self, peer: _core.Peer) -> Cause | None:
-        """What that rank has declared, if it has."""
+    def cause_of(self, peer: _core.Peer) -> Cause | None:
+        """The cause that the rank has declared, if any."""
         try:
             there = peer[self._name]
         except (KeyError, TransferTimeout):

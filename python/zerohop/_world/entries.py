@@ -1,4 +1,4 @@
-"""What a rank of a World says of itself in the store."""
+"""The entry of a rank of a World in the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _shown(text: str) -> str:
 
 @cache
 def boot_id() -> str:
-    """Names this host since it was started; containers of one host share it."""
+    """Identifies this host since its boot; containers of one host share it."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -30,11 +30,11 @@ def boot_id() -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    address: bytes  # of its Endpoint; a secret
+    address: bytes  # of its Endpoint; it contains a secret
     size: int  # of its World
-    run: str = ""  # which it belongs to, where the store has several
+    run: str = ""  # the run it belongs to, if the store has several
     host: str = field(default_factory=socket.gethostname)
-    left: str = ""  # why it has left, if it said so
+    left: str = ""  # why it left, if it reported that
     pid: int = field(default_factory=os.getpid)
     boot: str = field(default_factory=boot_id)
 
@@ -62,6 +62,6 @@ class Entry:
             return replace(entry, host=_shown(entry.host), left=_shown(entry.left))
         except (TypeError, ValueError, RecursionError):
             raise ProtocolError(
-                "what a store has in the place of a rank was not put there by this version of zerohop: take "
+                "the store's entry of a rank was not written by this version of zerohop: use "
                 "another directory, or the same version on all ranks"
             ) from None

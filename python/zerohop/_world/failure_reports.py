@@ -1,6 +1,6 @@
 """Failure reports: why a rank has left, or why a job cannot go on.
 
-They are written into memory of every rank that is connected, so that they are there when the rank that said them is not.
+They are written into memory of every connected rank, so that they outlive the reporting rank.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 
 OTHER, LOST, MISMATCH, LEFT, LATE = "", "lost", "mismatch", "left", "late"
 _KINDS = (OTHER, LOST, MISMATCH, LEFT, LATE)
-_CELL = 1024  # bytes of what is said once
-_MOST_CELLS = 64  # ranks share them: what two say at once there is lost, and the checksum tells
-_HEAD = struct.Struct("<IIiI")  # checksum of what follows, kind, rank that says it, bytes of text
-_TELL = 0.5  # seconds for telling all of them
+_CELL = 1024  # bytes of one report
+_MOST_CELLS = 64  # ranks share them; two simultaneous reports in one cell are lost, which the checksum detects
+_HEAD = struct.Struct("<IIiI")  # checksum of the rest, kind, reporting rank, bytes of text
+_TELL = 0.5  # seconds to report to all of them
 _LONGEST = 200  # characters of a description
 
 
 class Report(NamedTuple):
     kind: str
-    rank: int  # that says it
+    rank: int  # the reporting rank
     text: str
 
 
 class FailureReports:
-    """What this rank is told, and tells. bell: slot of every rank's board where a mismatch rings.
+    """Reports to and from this rank. bell: the slot on every rank's board that signals a mismatch.
 
-    Each rank has two cells at every other one, of which its rank chooses the place: one for why it left, one for the rest.
+    Each rank has two cells at every other rank, at an index given by its rank: one for why it left, one for the rest.
     """
 
     def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, bell: int) -> None:
@@ -53,12 +53,12 @@ class FailureReports:
             self._view = np.asarray(self._memory)
             endpoint.share(self._name, self._memory)
 
-    def tell(self, kind: str, text: str) -> None:
-        """To all that are connected now and answer in time. Never raises."""
+    def send(self, kind: str, text: str) -> None:
+        """Sends it to all ranks that are connected now and answer in time. Never raises."""
         self._tell(Report(kind, self._rank, text))
 
     def pass_on(self, rank: int) -> None:
-        """What that rank said when it left: others need not have been connected to it."""
+        """Passes on that rank's report of why it left, because others may not have been connected to it."""
         for report in self.heard():
             if report.kind == LEFT and report.rank == rank:
                 self._tell(report)
@@ -69,14 +69,14 @@ class FailureReports:
         end = time.monotonic() + _TELL
         posted = []
         for peer, there in self._memories(end):
-            with suppress(Exception):  # whatever it shares under that name
+            with suppress(Exception):  # it may share anything under that name
                 posted.append(self._write(peer, there, report))
         for transfer in posted:
             with suppress(Error):
                 transfer.wait(max(0.0, end - time.monotonic()))
 
     def _memories(self, end: float) -> Iterator[tuple[_core.Peer, _core.RemoteMemory]]:
-        """Of the ranks that are connected and answer until then: all are asked at once. Other Peers share none."""
+        """The memories of the connected ranks that answer by `end`; all are asked at once. Other Peers share none."""
         bell = _core.Bell()
         rings = select.poll()
         rings.register(bell.fileno(), select.POLLIN)
@@ -102,23 +102,23 @@ class FailureReports:
         return peer.write(cell, there[begin : begin + cell.nbytes], notify=note)
 
     def rung(self) -> bool:
-        """Whether somebody has told of a mismatch since the last time."""
+        """Whether a rank has reported a mismatch since the last call."""
         if self._memory is None:
             return False
         try:
             return self._endpoint.reset_notify(self.bell) != 0
-        except Error:  # the Endpoint is closed: whoever waits learns that otherwise
+        except Error:  # the Endpoint is closed: waits report that themselves
             return False
 
     def heard(self) -> list[Report]:
-        """All that has been told so far."""
+        """All reports so far."""
         if self._memory is None:
             return []
         cells = self._view.reshape(-1, _CELL)
         return [report for cell in cells if (report := _unpacked(cell.tobytes())) is not None]
 
     def why_left(self, rank: int) -> str:
-        """What that rank said when it left; nothing if it said nothing."""
+        """The report of that rank when it left; "" if there is none."""
         said = (
             report.text for report in self.heard() if report.kind == LEFT and report.rank == rank
         )
@@ -126,10 +126,10 @@ class FailureReports:
 
 
 def described(error: BaseException) -> str:
-    """In one line of bounded length: what another rank is told of it."""
+    """The error in one line of bounded length, for reports."""
     try:
         words = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001  it is the program's own: its class is told without
+    except Exception:  # noqa: BLE001  the program's own error: report only its class
         words = ""
     text = type(error).__name__ + (f": {words}" if words else "")
     text = text.encode(errors="replace").decode()  # a lone surrogate cannot be stored
@@ -143,7 +143,7 @@ def _packed(report: Report) -> NDArray[np.uint8]:
 
 
 def _unpacked(cell: bytes) -> Report | None:
-    """None: nobody has said anything there, or two at once, or what is no report."""
+    """None: there is no report, an overwritten one, or something else."""
     checksum, kind, rank, length = _HEAD.unpack_from(cell)
     if kind >= len(_KINDS) or length > _CELL - _HEAD.size:
         return None

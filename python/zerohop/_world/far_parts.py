@@ -1,4 +1,4 @@
-"""The parts of a Segment on other ranks, as this rank reaches them: looked up when one is first needed."""
+"""The parts of a Segment on other ranks, looked up when one is first needed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
-_WORD = 8  # bytes of what an atomic changes
+_WORD = 8  # bytes that an atomic changes
 
 
 class FarPart:
     """One rank's part and the Peer that leads there.
 
-    own: this rank's part; source: that, registered with the Endpoint whose Peer it is.
+    own: this rank's part; source: the same, registered with the Endpoint of the Peer.
     """
 
     def __init__(
@@ -40,10 +40,10 @@ class FarPart:
         self._what, self._own, self._source = what, own, source
         self._nbytes = memory.nbytes
         self._words: _core.RemoteMemory | None = None
-        self._find_words = find_words  # asked at the first atomic
+        self._find_words = find_words  # called at the first atomic
 
     def device_queue(self, hears: str, way: str) -> _core.DeviceQueue:
-        """From this rank's whole part to that one's, for kernels."""
+        """A queue from this rank's whole part to that rank's, for kernels."""
         return self.peer.device_queue(self._source, self.memory, hears=hears, way=way)
 
     def ends(
@@ -58,7 +58,7 @@ class FarPart:
             )
         if type(local) is int or (hasattr(local, "__index__") and not hasattr(local, "__dlpack__")):
             if nbytes is None:
-                raise TypeError("beside an offset into the own part nbytes is needed")
+                raise TypeError("an offset into the own part needs nbytes")
             self._check("this rank", local, nbytes, self._own.nbytes)
             here = self._source[local : local + nbytes]
         else:
@@ -67,13 +67,13 @@ class FarPart:
         return here, self.memory[remote : remote + nbytes]
 
     def all_ends(self, moves: Iterable[tuple[Any, ...]]) -> list[tuple[Any, _core.RemoteMemory]]:
-        """Of a list; errors say which of it is wrong."""
+        """The ends of every move in a list; errors name the wrong one."""
         found = []
         for number, move in enumerate(moves):
             if not isinstance(move, (tuple, list)) or not 2 <= len(move) <= 3:
                 length = f" of {len(move)}" if isinstance(move, (tuple, list)) else ""
                 raise TypeError(
-                    f"move {number} must be (local, remote, nbytes), of an array also (local, remote), not "
+                    f"move {number} must be (local, remote, nbytes), or for an array (local, remote), not "
                     f"a {type(move).__name__}{length}"
                 )
             try:
@@ -91,16 +91,16 @@ class FarPart:
         offset = self._own.offset(span)
         if offset is not None:
             return self._source[offset : offset + nbytes], nbytes
-        # The own rank's Peer is another Endpoint's: that one registers for itself.
+        # The own rank's Peer belongs to another Endpoint, which needs its own registration.
         registered = span.registered if self._source is self._own.bytes else None
         return (span.bytes() if registered is None else registered)[:nbytes], nbytes
 
     def _check(self, whose: str, begin: int, nbytes: int, size: int) -> None:
         if nbytes < 0:
-            raise ValueError(f"nbytes must be 0 at least, not {nbytes}")
+            raise ValueError(f"nbytes must be at least 0, not {nbytes}")
         if not 0 <= begin <= size - nbytes:
             raise IndexError(
-                f"{self._what}: {nbytes} bytes from offset {begin} on are not within the {size} of {whose}"
+                f"{self._what}: {nbytes} bytes from offset {begin} are not within the {size} of {whose}"
             )
 
     def word(self, offset: int) -> _core.RemoteMemory:
@@ -108,25 +108,27 @@ class FarPart:
         offset = whole("offset", offset)
         self._check(f"rank {self.rank}", offset, _WORD, self._nbytes)
         if offset % _WORD:
-            raise ValueError(f"an atomic needs an offset that {_WORD} divides, not {offset}")
+            raise ValueError(
+                f"an atomic needs an offset that is a multiple of {_WORD}, not {offset}"
+            )
         if self._words is None:
             self._words = self._find_words()
         if self._words is None:
             raise RouteUnavailable(
-                f"{self._what}: there are no atomics with the part of rank {self.rank}, which is not in host memory or "
-                "does not begin at a multiple of 8 bytes: keep counters in a segment of the host, made with a size"
+                f"{self._what}: the part of rank {self.rank} cannot serve atomics: it is not in host memory or "
+                "does not begin at a multiple of 8 bytes; keep counters in a host segment that is made with a size"
             )
         return self._words[offset // _WORD]
 
     def begin(self, transfer: Callable[[], _core.Transfer]) -> _core.Transfer:
-        """Its errors name this rank and the segment."""
+        """Starts a transfer; its errors name this rank and the segment."""
         try:
             return transfer()
         except Error as error:
             raise self.named(error) from None
 
     def finish(self, transfer: Callable[[], _core.Transfer], deadline: Deadline) -> int:
-        """The old value that an atomic returns."""
+        """Waits for an atomic and returns the old value."""
         try:
             return int(transfer().wait(deadline.left))
         except Error as error:
@@ -141,22 +143,22 @@ class FarPart:
 
 
 class Parts:
-    """what: the segment in messages. Shares the own part, under a name that the segment has on all ranks."""
+    """what: the segment's name in messages. Shares the own part, under the same name on all ranks."""
 
     def __init__(self, membership: Membership, own: OwnPart, what: str, slots: range) -> None:
         self._membership, self._own, self._what, self._slots = membership, own, what, slots
         self._known: dict[int, FarPart] = {}
-        # The slots are a part of the name: ranks that do not agree on them do not find each other.
+        # The name includes the slots, so ranks that disagree on them do not find each other.
         self._name = f"{what}, slots {slots.start} to {slots.stop - 1}"
         self._words = f"{self._name}, words"
         if own.words is not None:
             membership.endpoint.share(self._words, own.words)
         membership.endpoint.share(
             self._name, own.bytes
-        )  # the last: who finds it finds the words, too
+        )  # shared last: a rank that finds it also finds the words
 
     def reach(self, rank: int, deadline: Deadline | None = None) -> FarPart:
-        """deadline: of the first time; default: the Endpoint's timeout. Raises IndexError, TransferTimeout, PeerLost."""
+        """deadline: for the first use; default: the Endpoint's timeout. Raises IndexError, TransferTimeout, PeerLost."""
         known = self._known.get(rank)
         if known is None:
             deadline = deadline or Deadline(self._membership.endpoint.timeout)
@@ -182,7 +184,7 @@ class Parts:
             raise TransferTimeout(
                 f"{self._what}: rank {rank} has not made it in time, with notifications in slots "
                 f"{self._slots.start} to {self._slots.stop - 1}: all ranks make the same segments, in the same "
-                "order, with as many notifications"
+                "order, with the same number of notifications"
             ) from None
         except Error as error:
             raise self._membership.named(error, rank, f"{self._what}, ") from None
@@ -206,8 +208,8 @@ class Parts:
             raise self._membership.named(error, rank, f"{self._what}, ") from None
 
     def close(self) -> None:
-        """Shares the own part no more and ends its registration."""
-        if not self._membership.endpoint.closed:  # with which all it shares has ended
+        """Stops sharing the own part and ends its registration."""
+        if not self._membership.endpoint.closed:  # closing it has ended all sharing
             self._membership.endpoint.unshare(self._name)
             if self._own.words is not None:
                 self._membership.endpoint.unshare(self._words)

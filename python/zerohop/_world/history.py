@@ -1,7 +1,7 @@
-"""What a rank has called that all ranks call: collectives and barriers, in memory that the other ranks may read.
+"""The calls of a rank that all ranks must make, collectives and barriers, in memory that the other ranks may read.
 
-Every call has a digest of itself and all before it, which goes along with its messages. Ranks whose digests differ have made
-different calls, though perhaps long ago; the records tell which.
+Every call has a digest of itself and all earlier ones, which its messages carry. Ranks whose digests differ have made
+different calls, perhaps long ago; the records show which.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 NO_ROOT = -1
 SAME_CALLS = "all ranks must make the same calls in the same order"  # in messages
 _NBYTES = 64 * 64  # of the latest calls, as _core.CallLog has them
-_LOOK = 0.25  # seconds to look another rank's up, and as many to read them
+_LOOK = 0.25  # seconds to look up another rank's records, and the same to read them
 
 
 class Called(NamedTuple):
@@ -42,7 +42,7 @@ class Called(NamedTuple):
 
 
 def called(kind: str, number: int, root: int, nbytes: int | None, dtype: str) -> str:
-    """In messages."""
+    """The text for messages."""
     if kind == "barrier":
         return f"barrier (number {number})"
     where = "" if root == NO_ROOT else f", root {root}"
@@ -51,7 +51,7 @@ def called(kind: str, number: int, root: int, nbytes: int | None, dtype: str) ->
 
 
 class History:
-    """Of this rank. log: with the GIL held, for it takes one thread at a time."""
+    """The history of this rank. log: use it with the GIL held, because it is not thread-safe."""
 
     def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int) -> None:
         self._rank, self._name, self._size = rank, f"calls of {name!r}", size
@@ -63,11 +63,11 @@ class History:
             endpoint.share(self._name, self._memory)
 
     def add(self, kind: str, root: int, nbytes: int | None, dtype: str) -> Called:
-        """nbytes: None where ranks may differ in it."""
+        """nbytes: None if ranks may differ in it."""
         return _called(self.log.add(_NUMBERS[kind], root, nbytes, dtype))
 
     def difference(self, rank: int, peer: _core.Peer) -> str | None:
-        """The first call that rank made otherwise; None: there is none among those that both still have, or no answer."""
+        """The first call in which that rank differs; None: there is none in the records of both, or no answer."""
         if self._size == 1:
             return None
         theirs = self._read(peer)

@@ -1,4 +1,4 @@
-"""What a launcher has told this process, by its variables, and where its ranks meet."""
+"""The launcher's environment variables, and the store where its ranks meet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from zerohop._world.deadline import looks
 from zerohop._world.store import Store, open_store
 from zerohop.errors import Error, TransferTimeout
 
-PATIENCE = 300.0  # seconds for all ranks to start, where none are given
+PATIENCE = 300.0  # default seconds for all ranks to start
 _MOST_PORT = 65535
 _MEETING = ("MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """Its variables. needs: those that tell it from others. mpi: its ranks are those of MPI."""
+    """Its variables. needs: those that identify it. mpi: its ranks are those of MPI."""
 
     name: str
     rank: str
@@ -35,8 +35,8 @@ class Launcher:
         return all(environment.get(name) for name in (self.rank, self.size, *self.needs))
 
 
-# The first that has started this process: mpirun may run within a job of Slurm. Of that, SLURM_STEP_NUM_TASKS is set by srun
-# alone (man srun, output environment variables), and not in a batch script.
+# The first match counts: mpirun may run within a job of Slurm. SLURM_STEP_NUM_TASKS is set by srun
+# only (man srun, output environment variables), not in a batch script.
 LAUNCHERS = (
     Launcher("torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", needs=_MEETING),
     Launcher(
@@ -48,13 +48,13 @@ LAUNCHERS = (
     ),
     Launcher("mpirun (MPICH)", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", mpi=True),
     Launcher("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-    Launcher("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK"),  # not where the ranks meet
+    Launcher("the environment", "RANK", "WORLD_SIZE", "LOCAL_RANK"),  # without a meeting place
 )
 
 
 @dataclass(frozen=True)
 class Launched:
-    """local_rank: None if nobody has told it."""
+    """local_rank: None if unknown."""
 
     launcher: Launcher
     rank: int
@@ -72,7 +72,7 @@ class Job:
 
 
 def launched(environment: Mapping[str, str]) -> Launched | None:
-    """None: no launcher that is known has started this process. Raises ValueError for a variable that says nothing."""
+    """None: no known launcher has started this process. Raises ValueError for an invalid variable."""
     for launcher in LAUNCHERS:
         if launcher.has_started(environment):
             rank, size = _number(environment, launcher.rank), _number(environment, launcher.size)
@@ -89,50 +89,50 @@ def job_from_environment(
     seconds: float = PATIENCE,
     store: Store | str | os.PathLike[str] | None = None,
 ) -> Job:
-    """Raises Error where no launcher has said anything, or not where its ranks meet, ValueError for a variable that
-    says nothing, TransferTimeout where the store does not answer within `seconds`.
+    """Raises Error (no launcher, or no place where its ranks meet), ValueError (an invalid variable),
+    TransferTimeout (the store does not answer within `seconds`).
     """
     meeting: Store | None = None
     agent = environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if agent and store is None:
-        # Its agent runs a TCPStore, which outlives a restart of the ranks.
+        # torchrun's agent runs a TCPStore, which outlives a restart of the ranks.
         attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
         meeting = _torch_store(environment, seconds, f"attempt {attempt}", is_master=False)
-    told = launched(environment)
-    if told is None:
-        raise Error(_untold(environment))
+    launch = launched(environment)
+    if launch is None:
+        raise Error(_no_launcher(environment))
     if store is not None:
         meeting = open_store(store)
-    elif meeting is None and not told.launcher.mpi:
+    elif meeting is None and not launch.launcher.mpi:
         if not all(environment.get(name) for name in _MEETING):
             raise Error(
-                f"{told.launcher.name} has told this process its rank, but not where the ranks meet: "
-                "World.from_env(store=directory), one that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of "
+                f"{launch.launcher.name} has set the rank of this process, but not where the ranks meet: "
+                "use World.from_env(store=directory), with a directory that all hosts see, or set MASTER_ADDR and MASTER_PORT, of the host of "
                 "rank 0"
             )
-        meeting = _torch_store(environment, seconds, "plain", is_master=told.rank == 0)
-    return Job(meeting, told.rank, told.size)
+        meeting = _torch_store(environment, seconds, "plain", is_master=launch.rank == 0)
+    return Job(meeting, launch.rank, launch.size)
 
 
-def _untold(environment: Mapping[str, str]) -> str:
-    """What was looked for, what of it is there, and what to do."""
-    *launchers, _ = LAUNCHERS  # the last has the variables of the first
+def _no_launcher(environment: Mapping[str, str]) -> str:
+    """The error text: which variables were looked for, which of them are set, and the remedy."""
+    *launchers, _ = LAUNCHERS  # the last has the same variables as the first
     looked = [f"{each.rank} and {each.size} ({each.name})" for each in launchers]
     names = [name for each in launchers for name in (each.rank, each.size)]
     found = [name for name in names if environment.get(name)]
     there = f"there is only {', '.join(found)}" if found else "none is set"
     return (
-        f"no launcher has told this process its rank: of {', '.join(looked)} {there}: start it with "
-        "torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or say it in the program, "
+        f"no launcher has set the rank of this process: of {', '.join(looked)} {there}: start it with "
+        "torchrun, mpirun or srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, or set it in the program, "
         "World(directory, rank, size)"
     )
 
 
 def _local_rank(environment: Mapping[str, str], launcher: Launcher) -> int | None:
-    """As the launcher has told it, else another that has started as many: srun, say, whose ranks are named by RANK, too."""
+    """From the launcher, else from another with the same number of ranks, such as srun in a job that sets RANK, too."""
     size = environment[launcher.size]
     for each in (launcher, *LAUNCHERS):
-        # An outer launcher, which has started one process per host, counts others than these ranks.
+        # An outer launcher that starts one process per host does not count these ranks.
         same = each.has_started(environment) and environment[each.size] == size
         if same and environment.get(each.local_rank):
             return _number(environment, each.local_rank)
@@ -144,17 +144,17 @@ def _torch_store(
 ) -> Any:
     place = _text(environment, "MASTER_ADDR"), _number(environment, "MASTER_PORT")
     if not 1 <= place[1] <= _MOST_PORT:
-        raise ValueError(f"MASTER_PORT={place[1]} is no port: they go from 1 to {_MOST_PORT}")
+        raise ValueError(f"MASTER_PORT={place[1]} is not a port: ports go from 1 to {_MOST_PORT}")
     try:
         distributed: Any = import_module("torch.distributed")
     except ImportError as error:
         raise Error(
-            "ranks that find each other at MASTER_ADDR need the store of PyTorch, which is not installed: install it, "
+            "ranks that find each other at MASTER_ADDR need PyTorch's store, and PyTorch is not installed: install it, "
             "or let them meet in a directory, World.from_env(store=directory) or World(directory, rank, size)"
         ) from error
     if not is_master:
         _await_answer(place, seconds)
-    # Several in one process share the port: torch.distributed may have its own there.
+    # Several stores in one process share the port, as torch.distributed may have one there.
     store = distributed.TCPStore(
         *place,
         is_master=is_master,
@@ -166,7 +166,7 @@ def _torch_store(
 
 
 def _await_answer(place: tuple[str, int], seconds: float) -> None:
-    """Returns once somebody listens there: attempts of the store itself go on past any bound."""
+    """Returns once a process listens there: the store's own attempts ignore any bound."""
     end = time.monotonic() + seconds
     refusal: OSError | None = None
     for _ in looks(end):

@@ -1,7 +1,7 @@
-"""Locks on single bytes of a file, which end with the process that holds them, however that ends.
+"""Locks on single bytes of a file, which end with their process, however it ends.
 
-Open file description locks (man 2 fcntl_locking): they belong to an open file, so that threads exclude each other, too.
-Nothing is read or written there: bytes that the file does not have can be locked.
+These are open file description locks (man 2 fcntl_locking): they belong to an open file, so threads exclude each other, too.
+The bytes are not read or written, and need not exist in the file.
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ _open: weakref.WeakSet[ByteLocks] = weakref.WeakSet()
 
 
 class ByteLocks:
-    """One open file. OSError where the file system has no such locks, and (EBADF) once it is closed. Any thread."""
+    """One open file. Raises OSError if the file system has no such locks, and (EBADF) once it is closed. Thread-safe."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        self._close = weakref.finalize(self, os.close, self._file)  # twice is once
-        self._lock = threading.Lock()  # so that no call uses the number of a file that is closed
+        self._close = weakref.finalize(self, os.close, self._file)  # a second call does nothing
+        self._lock = threading.Lock()  # so that no call uses the descriptor of a closed file
         _open.add(self)
 
     def close(self) -> None:
-        """Gives all up; twice is once."""
+        """Releases all; a second call does nothing."""
         with self._lock:
             self._close()
 
     def leave_to_parent(self) -> None:
-        """In a child: no other thread is there, whatever the lock says."""
+        """Called in a child: there are no other threads, whatever the lock's state."""
         self._lock = threading.Lock()
         self._close()
 
     @property
     def owner(self) -> int:
-        """The user whose file it is."""
+        """The user that owns the file."""
         with self._opened() as file:
             return os.fstat(file).st_uid
 
     def take(self, byte: int) -> bool:
-        """False: another one has it."""
+        """False: another holder has it."""
         try:
             self._ask(fcntl.F_OFD_SETLK, fcntl.F_WRLCK, byte, 1)
         except OSError as error:
@@ -59,17 +59,17 @@ class ByteLocks:
         self._ask(fcntl.F_OFD_SETLK, fcntl.F_UNLCK, byte, 1)
 
     def taken(self, begin: int, count: int) -> int | None:
-        """One of `count` bytes from `begin` on that another one has; None: nobody else has any."""
+        """One of `count` bytes from `begin` that another holder has; None: there is none."""
         kind, _, start, _, _ = self._ask(fcntl.F_OFD_GETLK, fcntl.F_WRLCK, begin, count)
         return None if kind == fcntl.F_UNLCK else int(start)
 
     def read(self) -> bytes:
-        """What is written in the file, in one line."""
+        """The content of the file, one line."""
         with self._opened() as file:
             return os.pread(file, 1 << 10, 0)
 
     def write(self, text: bytes) -> None:
-        """Instead of a text that is as long."""
+        """Replaces a text of the same length."""
         with self._opened() as file:
             os.pwrite(file, text, 0)
 
@@ -91,5 +91,5 @@ def _leave_to_parent() -> None:
         locks.leave_to_parent()
 
 
-# A child would hold them for longer than its parent lives.
+# A child would hold them after its parent has ended.
 os.register_at_fork(after_in_child=_leave_to_parent)

@@ -1,4 +1,4 @@
-"""The ranks of a World as one of them reaches them: connected when they are first needed, and watched."""
+"""One rank's view of a World: connects to other ranks when they are first needed, and watches them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded
 
-_JOIN = 1.0  # seconds to join the others, at least
-_RARELY = 10  # times as long as it took a look that found nobody is not repeated
+_JOIN = 1.0  # least seconds to join the others
+_RARELY = 10  # a check that found nobody is repeated after this multiple of its duration
 
 
 class Membership:
-    """Owns the Endpoint of this rank. name: of the World; options: keywords of the Endpoint."""
+    """Owns the Endpoint of this rank. name: name of the World; options: keywords of the Endpoint."""
 
     def __init__(
         self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
@@ -38,13 +38,13 @@ class Membership:
         who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
         self.endpoint = Endpoint(name=who, **options)
         self._peers: dict[int, _core.Peer] = {}
-        # Ranks that were gone when they were first needed.
+        # Ranks that were already gone when first needed.
         self._unreached: dict[int, PeerLost] = {}
-        self._left: dict[int, str] = {}  # why, as the store says; nothing: it does not
-        self._look_again = 0.0  # time.monotonic() before which has_company() does not look
-        # Made at the first need, under the lock; no other rank is waited for meanwhile.
+        self._left: dict[int, str] = {}  # why, from the store; "": unknown
+        self._look_again = 0.0  # has_company() does not check before this time.monotonic()
+        # Made at the first use, under the lock, while no other rank is waited for.
         self._lock = threading.RLock()
-        self._own: Endpoint | None = None  # from which this rank reaches itself
+        self._own: Endpoint | None = None  # through which this rank reaches itself
         self._landings: Landings | None = None
         try:
             self.reports = FailureReports(self.endpoint, name, rank, size, BELL)
@@ -68,7 +68,7 @@ class Membership:
             raise self.named(self._unreached[rank], rank)
         try:
             peer = self._dial(rank, deadline)
-        except (Error, OSError) as error:  # OSError: of the store's files
+        except (Error, OSError) as error:  # OSError: from the store's files
             if self.endpoint.closed:  # meanwhile, by another thread
                 raise self._closed() from None
             if not isinstance(error, (PeerLost, TransferTimeout)):
@@ -91,14 +91,18 @@ class Membership:
                     peer = self.endpoint.connect(entry.address, seconds)
                     self._addresses.found(rank, entry)
                     return peer
-            except (PeerLost, AuthenticationError) as error:  # nobody there, or by now another one
+            except (
+                PeerLost,
+                AuthenticationError,
+            ) as error:  # nobody is there, or another process by now
                 why = str(error)
-                lost = lost and error.code != errno.EUSERS  # it is there, and may close a Peer yet
+                # It is there, and may still close a Peer.
+                lost = lost and error.code != errno.EUSERS
             except TransferTimeout as error:
                 why, lost = str(error), False
             if lost:
                 raise PeerLost(why)
-        raise TransferTimeout(f"it is not at its address in time: {why}")
+        raise TransferTimeout(f"it was not at its address in time: {why}")
 
     def check_open(self) -> None:
         """Raises Error once the World is closed."""
@@ -109,7 +113,7 @@ class Membership:
         return Error(f"the World {self.name!r} is closed")
 
     def _own_peer(self) -> _core.Peer:
-        """An Endpoint does not connect to itself: a second one does."""
+        """An Endpoint cannot connect to itself, so a second one does."""
         with self._lock:
             if self._own is None:
                 options = {**self._options, "device": self.endpoint.device}
@@ -123,77 +127,77 @@ class Membership:
             return self._peers[self.rank]
 
     def own_endpoint(self) -> Endpoint:
-        """With it memory is registered that the Peer of the own rank moves."""
+        """The Endpoint that registers memory for the Peer of the own rank."""
         self._own_peer()
         assert self._own is not None
         return self._own
 
     def seems_well(self, rank: int) -> bool:
-        """False if it is known to be lost. This rank is well, though its Peer to itself may be closed."""
+        """False if it is known to be lost. This rank counts as well even if its Peer to itself is closed."""
         if rank == self.rank:
             return True
         peer = self._peers.get(rank)
         return peer.alive if peer is not None else rank not in self._unreached
 
     def lost(self, rank: int) -> str:
-        """That it is, in messages, and why: as it has said itself, or else as its Peer knows."""
+        """The text for messages, with the reason: from the rank itself, or else from its Peer."""
         left = self._why_left(rank)
         peer = self._peers.get(rank)
         why = peer.why_lost if peer is not None else self._unreached.get(rank)
         return f"rank {rank} is lost" + (left or (f" ({why})" if why else ""))
 
     def first_lost(self, ranks: Iterable[int]) -> int:
-        """Of several that are lost: the first that has not said why it left, for who has may have left because of another one."""
+        """Of several lost ranks the first without a reason: one with a reason may have left because of another."""
         return min(ranks, key=lambda rank: bool(self._why_left(rank)))
 
     def named(self, error: Error, rank: int, what: str = "") -> Error:
-        """The same error, whose message says that it is about this rank, and why that has left."""
+        """The same error, with a message that names the rank and why it left."""
         why = self._why_left(rank) if isinstance(error, PeerLost) else ""
-        # A World's Peers are connected by itself, and once.
+        # The World itself connects its Peers, and only once.
         text = str(error).removesuffix("; connect again")
         return reworded(error, f"{what}rank {rank}: {text}{why}")
 
     def _why_left(self, rank: int) -> str:
-        """In brackets behind a space; nothing if it said nothing."""
+        """In brackets after a space; "" if it gave no reason."""
         why = self.reports.why_left(rank) or self._left.get(rank)
         return f" (it left: {why})" if why else ""
 
     def connected(self) -> list[int]:
-        """Other ranks of which there is a Peer, alive or not."""
+        """Other ranks to which there is a Peer, alive or not."""
         return [rank for rank in list(self._peers) if rank != self.rank]
 
     def lost_ranks(self) -> list[int]:
         return [rank for rank in range(self.size) if not self.seems_well(rank)]
 
     def lives(self, rank: int, deadline: Deadline) -> bool:
-        """False if the rank is lost. It is connected for that; by the deadline it may also not have started."""
+        """False if the rank is lost. Connects to it to find out; by the deadline it may also not have started."""
         with suppress(Error):
             self.peer(rank, deadline)
         return self.seems_well(rank)
 
     def has_company(self, deadline: Deadline) -> bool:
-        """Whether another rank is left that might notify this one; connects to one, if there is no Peer yet."""
+        """Whether another rank is left that could notify this one; connects to one if there is no Peer yet."""
         others = [rank for rank in range(self.size) if rank != self.rank and self.seems_well(rank)]
         begin = time.monotonic()
         if begin < self._look_again or any(rank in self._peers for rank in others):
             return True
-        short = deadline.by_the_way()  # one for all of them
+        short = deadline.by_the_way()  # one deadline for all of them
         alive = next((rank for rank in others if self.lives(rank, short)), None)
         if alive is not None and alive not in self._peers:  # it has not started, or does not answer
-            self._own_peer()  # an Endpoint whose last Peer has left does not wait
+            self._own_peer()  # an Endpoint without Peers would not wait
             self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
         return alive is not None or self.size == 1
 
     def find_note(
         self, first: int, count: int, seconds: float, *, reset: bool
     ) -> tuple[int, int] | None:
-        """The first of `count` slots with a value, and that; None: not in time, or no Peer is left to notify."""
+        """The first of `count` slots with a value, and the value; None: timeout, or no Peer is left to notify."""
         with suppress(TransferTimeout, PeerLost):
             return self.endpoint.wait_notify_any(first, count, max(0.0, seconds), reset)
         return None
 
     def notify_after(self, transfer: _core.Transfer, slot: int, value: int) -> None:
-        """Puts a value into a slot of this rank's own board when the transfer has ended well."""
+        """Puts a value into a slot of this rank's own board when the transfer has succeeded."""
         with self._lock:
             if self._landings is None:
                 self._landings = Landings(self.endpoint.notify)
@@ -207,25 +211,25 @@ class Membership:
 
     @property
     def run(self) -> str | None:
-        """As Addresses has it."""
+        """As Addresses.run()."""
         return self._addresses.run
 
     @property
     def is_here(self) -> bool:
-        """Whether this process may still speak for the rank: it is neither closed nor a child of the one that is it."""
+        """Whether this process may still act for the rank: it is not closed, and not a forked child."""
         return self._pid == os.getpid() and not self.endpoint.closed
 
     def say_why(self, error: BaseException | None) -> None:
-        """Tells the others because of what this rank is about to leave. An end of the program without a fault is nothing."""
+        """Reports to the others why this rank is about to leave. A normal end of the program is not reported."""
         without_fault = error is None or (isinstance(error, SystemExit) and not error.code)
         if error is not None and not without_fault and self.is_here:
             why = described(error)
-            self.reports.tell(LEFT, why)
+            self.reports.send(LEFT, why)
             self._addresses.say(why)
 
     def close(self, timeout: float | None) -> None:
         if self._pid != os.getpid():
-            return  # a child: the parent's, and a thread that only the parent has may hold the lock
+            return  # in a child: they are the parent's, and a thread of the parent may hold the lock
         with self._lock:
             landings, self._landings = self._landings, None
         if landings is not None:
@@ -236,11 +240,11 @@ class Membership:
                 self._own.close(deadline.left)
             self.endpoint.close(deadline.left)
         finally:
-            self._addresses.leave()  # then the rank may join the next run
+            self._addresses.leave()  # after this the rank may join the next run
 
 
 def who_has(ranks: Collection[int]) -> str:
-    """In messages."""
+    """The text for messages."""
     if len(ranks) == 1:
         return f"rank {next(iter(ranks))} has"
     shown = ", ".join(str(rank) for rank in sorted(ranks)[:8]) + (", ..." if len(ranks) > 8 else "")

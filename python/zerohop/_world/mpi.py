@@ -1,4 +1,4 @@
-"""The ranks of an MPI communicator as those of a World: they tell each other their addresses once, through it."""
+"""A World on the ranks of an MPI communicator: they exchange their addresses once, over it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from zerohop._world.entries import boot_id
 from zerohop._world.launch import Job
 from zerohop.errors import Error, TransferTimeout
 
-# Requests that no rank waits for any more, and their buffers: MPI may still use those.
+# Abandoned requests and their buffers: MPI may still use them.
 _abandoned: list[Any] = []
 
 
 class GatheredStore:
-    """What each rank has set, for all, once they have gathered."""
+    """The value of each rank, for all ranks, once they have gathered."""
 
     def __init__(self) -> None:
         self.known: dict[str, bytes] = {}
@@ -32,12 +32,12 @@ class GatheredStore:
         return self.known.get(key)
 
     def gather(self, group: Group) -> None:
-        """Every rank calls it, or fail(). Raises what Group.gather raises, and Error if one has called fail()."""
+        """Every rank calls it, or fail(). Raises the errors of Group.gather, and Error if a rank has called fail()."""
         [(key, value)] = self.known.items()
         self._fill(group, key.encode() + b"\n" + value)
 
     def fail(self, group: Group, why: str) -> None:
-        """In the place of gather(): the others raise Error."""
+        """Called instead of gather(): the others raise Error."""
         with suppress(Error):
             self._fill(group, b"\n" + why.encode())
 
@@ -51,39 +51,39 @@ class GatheredStore:
             self.known[key.decode()] = value
 
     def __repr__(self) -> str:
-        return "what the ranks of the communicator have told each other"
+        return "the addresses that the ranks of the communicator have exchanged"
 
 
 class Group:
-    """A communicator of mpi4py, as far as it is needed here. seconds: bound of each call, in which all ranks take part.
+    """The part of an mpi4py communicator that is needed here. seconds: bound of each call; all ranks take part in it.
 
-    Raises TypeError (no communicator), ValueError (one that this process is not in, or that has two groups).
+    Raises TypeError (not a communicator), ValueError (this process is not in it, or it has two groups).
     """
 
     def __init__(self, communicator: Any, seconds: float) -> None:
         if not all(hasattr(communicator, name) for name in ("Get_rank", "Iallgatherv", "Is_inter")):
             raise TypeError(
-                f"comm must be a communicator of mpi4py, as MPI.COMM_WORLD, not {type(communicator).__name__}"
+                f"comm must be a communicator of mpi4py, such as MPI.COMM_WORLD, not {type(communicator).__name__}"
             )
         if not communicator:
             raise ValueError(
-                "comm is MPI.COMM_NULL: this process is in no group of that communicator, and so in no World of it"
+                "comm is MPI.COMM_NULL: this process is not in the communicator, and so not in its World"
             )
         if communicator.Is_inter():
             raise ValueError(
-                "comm joins two groups: a World has one, comm.Merge() makes a communicator of both"
+                "comm is an intercommunicator: comm.Merge() makes a communicator of both groups"
             )
         self._communicator, self._seconds = communicator, seconds
         self.rank: int = communicator.Get_rank()
         self.size: int = communicator.Get_size()
 
     def local_rank(self) -> int:
-        """Of this process among those of its host. Every rank calls it."""
+        """The number of this process on its host. Every rank calls it."""
         hosts = self.gather(boot_id().encode())
         return hosts[: self.rank].count(hosts[self.rank])
 
     def gather(self, value: bytes) -> list[bytes]:
-        """What each rank gives. Every rank calls it. Raises Error (of MPI), TransferTimeout (some rank does not)."""
+        """The values of all ranks. Every rank calls it. Raises Error (from MPI), TransferTimeout (a rank does not call it)."""
         own = np.frombuffer(value, np.uint8)
         counts = np.empty(self.size, np.int64)
         self._finish("Iallgather", np.array([len(own)], np.int64), counts)
@@ -106,25 +106,25 @@ class Group:
             ) from error
         _abandoned.append((request, sent, received))
         raise TransferTimeout(
-            f"not all {self.size} ranks of the communicator have called World.from_mpi in {self._seconds:g} s: every one has to, "
-            "as MPI's own collectives; the communicator is of no more use"
+            f"not all {self.size} ranks of the communicator have called World.from_mpi in {self._seconds:g} s: every rank has to, "
+            "as for MPI's own collectives; the communicator can no longer be used"
         )
 
 
 def everyone(job: Job) -> Any:
-    """MPI.COMM_WORLD of the job that mpirun has started. Raises Error: no mpi4py, no MPI, or another one."""
+    """MPI.COMM_WORLD of the job that mpirun has started. Raises Error: no mpi4py, no MPI, or another MPI."""
     try:
         mpi: Any = import_module("mpi4py.MPI")
     except (ImportError, RuntimeError) as error:
         raise Error(
-            f"mpirun has started this process, and its ranks find each other by mpi4py, which does not load ({error}): "
-            "pip install 'zerohop[mpi]', or let them meet in a directory, World.from_env(store=directory)"
+            f"mpirun has started this process, and its ranks find each other by mpi4py, which cannot be imported ({error}): "
+            "pip install 'zerohop[mpi]', or use a directory, World.from_env(store=directory)"
         ) from error
     size = mpi.COMM_WORLD.Get_size()
     if size != job.size:
         library = mpi.Get_library_version().partition("\n")[0].strip()
         raise Error(
-            f"mpirun has started {job.size} ranks, but mpi4py has loaded an MPI that knows {size} ({library}): start the job by "
-            "that one's mpirun, or have mpi4py load the other (MPI4PY_MPIABI, MPI4PY_LIBMPI)"
+            f"mpirun has started {job.size} ranks, but mpi4py has loaded an MPI with {size} ranks ({library}): start the job with "
+            "the mpirun of that MPI, or make mpi4py load the other one (MPI4PY_MPIABI, MPI4PY_LIBMPI)"
         )
     return mpi.COMM_WORLD

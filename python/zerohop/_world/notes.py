@@ -15,24 +15,24 @@ _LARGEST = 2**32 - 1  # value of a notification
 
 
 class Notes:
-    """slots: the board's, of which the first is notification 0; they are emptied. what: the segment in messages."""
+    """slots: range on the board, starting at notification 0; they are emptied. what: the segment's name in messages."""
 
     def __init__(self, membership: Membership, slots: range, what: str) -> None:
         self._membership, self._slots, self._what = membership, slots, what
-        for slot in slots:  # what came late for a segment that was closed
+        for slot in slots:  # late notifications for a closed segment
             membership.endpoint.reset_notify(slot)
 
     def close(self) -> None:
-        """The slots are another segment's from now on."""
+        """Gives up the slots, which another segment may use from now on."""
         self._slots = range(0)
 
     def slots(self) -> tuple[int, int]:
-        """The first one on the board, and how many there are. Raises Error once closed."""
+        """The first one on the board, and their number. Raises Error once closed."""
         self._check(0, 1)
         return self._slots.start, len(self._slots)
 
     def at(self, slot: int, value: int) -> tuple[int, int]:
-        """(slot, value) as any rank's board has them. Raises IndexError, ValueError, TypeError."""
+        """(slot, value) as on any rank's board. Raises IndexError, ValueError, TypeError."""
         self._check(slot, 1)
         if not 1 <= operator.index(value) <= _LARGEST:
             raise ValueError(
@@ -66,7 +66,7 @@ class Notes:
     def _check_again(self, begin: int, count: int) -> None:
         if self._membership.find_note(begin, count, 0, reset=False) is None:
             raise PeerLost(
-                f"{self._what}: all other ranks are lost, so that none is left that could notify"
+                f"{self._what}: all other ranks are lost, so no rank is left that could notify"
             )
 
     def _check(self, first: int, count: int) -> None:

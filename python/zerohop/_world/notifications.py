@@ -1,4 +1,4 @@
-"""The notification board of a World's rank: which slots belong to what, and what follows reads."""
+"""The notification board of a World's rank: the use of its slots, and notifications after reads."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from zerohop import _core
 from zerohop._core import Barrier
 from zerohop.errors import Error
 
-FIRST = 16384  # those below are the program's own, for peer.write(notify=) beside segments
+FIRST = 16384  # those below are the program's own, for peer.write(notify=)
 LAST = 65535
-BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's come last
+BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's slots come last
 BELL = BARRIER + Barrier.FREE  # of FailureReports
 
-MOST_RANKS = 8192  # that have collectives, so that a third of the slots at least is the segments'
+MOST_RANKS = 8192  # with collectives, so that at least a third of the slots is left for segments
 
 
 def collective_slots(size: int) -> range:
-    """Two for each rank of a World, in front of the barrier's; none for so many that segments had too few."""
+    """Two for each rank of a World, before the barrier's; none above MOST_RANKS."""
     return range(BARRIER - (2 * size if 1 < size <= MOST_RANKS else 0), BARRIER)
 
 
@@ -44,7 +44,7 @@ class SlotRanges:
             used = sum(map(len, self._taken))
             raise ValueError(
                 f"there is no range of {count} notification slots left: of {self._end - FIRST} the World's other "
-                f"segments have {used}; close one, or take fewer notifications="
+                f"segments have {used}; close one, or use fewer notifications="
             )
         made = range(begin, begin + count)
         self._taken = sorted([*self._taken, made], key=lambda each: each.start)
@@ -55,10 +55,10 @@ class SlotRanges:
 
 
 class Landings:
-    """Notifications on the own board that follow reads: GASPI's read_notify.
+    """Notifications on the own board after reads: GASPI's read_notify.
 
-    An RDMA read tells its target nothing and its origin by a completion only, so somebody here has to put the value when that
-    comes: a thread that sleeps until then. put: puts (slot, value) on the own board.
+    An RDMA read does not notify its target, and its origin only by a completion. A sleeping thread puts the value
+    when the completion comes. put: puts (slot, value) on the own board.
     """
 
     def __init__(self, put: Callable[[int, int], object]) -> None:
@@ -71,13 +71,13 @@ class Landings:
         self._thread.start()
 
     def notify(self, transfer: _core.Transfer, slot: int, value: int) -> None:
-        """Once the transfer has succeeded; if it fails, wait() of its queue says so, and nothing is put."""
+        """Puts the value once the transfer has succeeded; if it fails, wait() of its queue raises, and nothing is put."""
         token = next(self._tokens)
         self._waiting[token] = (transfer, slot, value)
         self._bell.watch(transfer, token)
 
     def close(self) -> None:
-        """What lands from now on notifies nobody."""
+        """Reads that complete from now on notify nobody."""
         os.close(self._stop_in)
         self._thread.join()
         os.close(self._stop_out)

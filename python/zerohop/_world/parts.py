@@ -1,4 +1,4 @@
-"""This rank's part of a Segment, made or given, and arrays as plain bytes: the same memory as uint8, or as uint64."""
+"""This rank's part of a Segment, new or given, and views of arrays as uint8 or uint64."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _WORD = 8  # bytes
 
 
 class Span:
-    """Where a contiguous array lies. Holding it keeps the array alive.
+    """The memory of a contiguous array. It keeps the array alive.
 
-    Raises TypeError (no array), ValueError (gaps between the elements).
+    Raises TypeError (not an array), ValueError (gaps between the elements).
     """
 
     def __init__(self, array: Any) -> None:
-        # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
+        # Memory knows its address; access as a GPU array would first wait for the default stream.
         self._view = array if isinstance(array, _core.Memory) else _core.ArrayView(array)
         if not self._view.contiguous:
             raise ValueError(
@@ -35,19 +35,19 @@ class Span:
 
     @property
     def registered(self) -> _core.Memory | None:
-        """All of it as uint8 with one axis, with the registration that it has; None: it has none."""
+        """All of it as uint8 with one axis, with its registration; None: it has none."""
         if not isinstance(self._view, _core.Memory):
             return None
         return self._view.reshape(-1).view("uint8")
 
     def bytes(self) -> _core.ArrayView:
-        """All of it as an array of uint8 with one axis, which whoever moves it registers."""
+        """All of it as an array of uint8 with one axis, which a transfer registers."""
         return self._array().reshape(-1).view("uint8")
 
     def words(self) -> _core.ArrayView | None:
-        """The whole uint64 elements in it, of which atomics need one; None where there is none.
+        """The whole uint64 elements in it, for atomics; None if there are none.
 
-        Of host memory that begins at a multiple of 8 bytes.
+        They need host memory that begins at a multiple of 8 bytes.
         """
         if self.device != "cpu" or self.address % _WORD or self.nbytes < _WORD:
             return None
@@ -58,9 +58,9 @@ class Span:
 
 
 class OwnPart:
-    """Registered memory of this rank: `bytes` as uint8, `words` as uint64 where atomics can be (else None).
+    """Registered memory of this rank: `bytes` as uint8, `words` as uint64 if atomics are possible (else None).
 
-    local: what the program works with: a NumPy array, on a GPU the Memory (DLPack), or the array that it gave.
+    local: the program's view: a NumPy array, on a GPU the Memory (DLPack), or the given array.
     """
 
     def __init__(self, endpoint: Endpoint, memory: Any, dtype: Any, device: str) -> None:
@@ -74,11 +74,11 @@ class OwnPart:
         self.words = None if words is None else endpoint.register(words)
 
     def registered_with(self, endpoint: Endpoint) -> _core.Memory:
-        """The same bytes for another Endpoint's transfers."""
+        """The same bytes, registered for another Endpoint's transfers."""
         return endpoint.register(self._span.bytes())
 
     def offset(self, span: Span) -> int | None:
-        """Where in this part an array lies; None: not in it."""
+        """The offset of an array in this part; None: it is not in it."""
         begin = span.address - self.address
         inside = begin >= 0 and begin + span.nbytes <= self.nbytes
         return begin if inside and span.device == self._span.device else None
@@ -91,7 +91,7 @@ class OwnPart:
 
 def _made(endpoint: Endpoint, nbytes: int, dtype: Any, device: str) -> tuple[_core.Memory, Any]:
     if nbytes < 0:
-        raise ValueError(f"a segment has no negative size such as {nbytes}")
+        raise ValueError(f"the size of a segment cannot be negative, such as {nbytes}")
     made = endpoint.empty(nbytes, "uint8", device)
     local = made.view(dtype)
     if local.device != "cpu":
@@ -104,5 +104,5 @@ def _made(endpoint: Endpoint, nbytes: int, dtype: Any, device: str) -> tuple[_co
 def _given(endpoint: Endpoint, array: Any) -> _core.Memory:
     span = Span(array)
     if not span.writable:
-        raise ValueError("a segment is written by other ranks: give a writable array")
+        raise ValueError("other ranks write to a segment: give a writable array")
     return endpoint.register(span.bytes())

@@ -10,19 +10,19 @@ from collections.abc import Callable
 from zerohop import _core
 from zerohop.errors import Error, TransferTimeout, reworded
 
-DEPTH = 1024  # operations that a queue has under way; the next one waits for the oldest
+DEPTH = 1024  # operations in flight in a queue; the next one waits for the oldest
 MOST_QUEUES = 16
 
 
 def _named(error: Error, rank: int, what: str) -> Error:
-    """The same error, whose message begins with what it is about."""
+    """The same error, whose message begins with its subject."""
     return reworded(error, f"{what}rank {rank}: {error}")
 
 
 class Queue:
     """Transfers in the order of their posting. Any number of threads may post and wait.
 
-    what: names it in messages, as "queue 3 of segment 'x'". name: of an error with a rank, as Membership.named().
+    what: its name in messages, "queue 3 of segment 'x'". name: adds a rank to an error, as Membership.named().
     """
 
     def __init__(
@@ -32,9 +32,9 @@ class Queue:
         name: Callable[[Error, int, str], Error] | None = None,
     ) -> None:
         self._what, self._depth, self._name = what, depth, name or _named
-        self._posted: deque[tuple[int, _core.Transfer]] = deque()  # rank, and what goes there
-        self._failure: Error | None = None  # the first that wait() has not raised yet
-        self._lock = threading.Lock()  # around the two, and never held while waiting
+        self._posted: deque[tuple[int, _core.Transfer]] = deque()  # target rank and transfer
+        self._failure: Error | None = None  # the first one that wait() has not raised yet
+        self._lock = threading.Lock()  # protects both; never held while waiting
 
     def __len__(self) -> int:
         """Operations that no wait() has completed yet; some may have ended."""
@@ -43,7 +43,7 @@ class Queue:
     def make_room(self, timeout: float) -> None:
         """Waits until another operation may be posted. Raises TransferTimeout after `timeout` seconds.
 
-        What failed meanwhile is for wait() to tell.
+        wait() raises the failures that this finds.
         """
         if len(self._posted) < self._depth:
             return
@@ -58,7 +58,7 @@ class Queue:
         self._posted.append((rank, transfer))
 
     def wait(self, timeout: float) -> None:
-        """Completes what was posted before the call. Raises TransferTimeout, or the first failure of any."""
+        """Completes the operations posted before the call. Raises TransferTimeout, or the first failure."""
         end = time.monotonic() + timeout
         for _ in range(len(self._posted)):
             oldest = self._oldest()
@@ -81,8 +81,8 @@ class Queue:
             failure = _outcome(transfer, max(0.0, end - time.monotonic()))
         except TransferTimeout:
             raise TransferTimeout(
-                f"{self._what}: an operation with rank {rank} is still under way, and {len(self) - 1} "
-                "behind it; they go on: wait again",
+                f"{self._what}: an operation with rank {rank} is still in flight, and {len(self) - 1} "
+                "behind it; they continue: wait again",
                 effect="all",
             ) from None
         with self._lock:
@@ -93,7 +93,7 @@ class Queue:
 
 
 def _outcome(transfer: _core.Transfer, timeout: float) -> Error | None:
-    """What ended it, None if it ended well. Raises TransferTimeout if it has not ended."""
+    """Its error, None if it succeeded. Raises TransferTimeout if it has not ended."""
     try:
         transfer.wait(timeout)
         return None
@@ -103,7 +103,7 @@ def _outcome(transfer: _core.Transfer, timeout: float) -> Error | None:
     except Error as error:
         return error
     try:
-        transfer.wait(0)  # it ended at that very moment, or a timeout of its own is what ended it
+        transfer.wait(0)  # it has just ended, or its own timeout ended it
     except Error as error:
         return error
     return None

@@ -1,4 +1,4 @@
-"""Which of the entries in a store are of this run, and whose ranks are still there."""
+"""Which entries in a store belong to this run, and which of their ranks are still there."""
 
 from __future__ import annotations
 
@@ -16,39 +16,39 @@ from zerohop._world.locks import ByteLocks
 from zerohop._world.store import Directory, Store
 from zerohop.errors import Error
 
-_GATE = 2**62  # byte that a rank has while it joins; those of ranks come before it
-_OTHERS = 2.0  # seconds to try an address of which nothing else is known
+_GATE = 2**62  # byte that a rank locks while it joins; the bytes of ranks come before it
+_OTHERS = 2.0  # seconds to try an address of unknown state
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL)
 
 
 @dataclass(frozen=True)
 class Lead:
-    """What is known of a rank beside its entry."""
+    """What is known of a rank besides its entry."""
 
-    seconds: float  # that its address is worth trying; 0: it is not there
-    lost: bool  # who is not at its address is lost; else one may come who is
+    seconds: float  # how long to try its address; 0: it is not there
+    lost: bool  # a rank that is not at its address is lost; else a new one may come
 
 
 class Run(Protocol):
-    """A rank's part in a run. Any thread."""
+    """A rank's part in a run. Thread-safe."""
 
     @property
     def number(self) -> str | None:
-        """Of a run that has been joined, among all of its store; nothing: it is the only one. None: it has none."""
+        """The number of the joined run among those of its store; "": it is the only one. None: runs have no numbers."""
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None: ...
     def amend(self, rank: int, entry: Entry) -> None:
-        """Puts it in the place of this rank's, which has joined."""
+        """Replaces the entry of this rank, which has joined."""
 
     def look_into(self, rank: int, entry: Entry) -> Lead: ...
     def found(self, rank: int, entry: Entry) -> None:
-        """That rank is at its address."""
+        """Records that the rank is at its address."""
 
     def leave(self) -> None: ...
 
 
 class OnlyRun:
-    """Of a store that serves no other one."""
+    """A run in a store that serves no other run."""
 
     def __init__(self, store: Store, prefix: str) -> None:
         self._store, self._prefix = store, prefix
@@ -68,7 +68,7 @@ class OnlyRun:
 
 
 class DatedRun(OnlyRun):
-    """Of a directory without locks: what is older than the own entry may be of an earlier run."""
+    """A run in a directory without locks: entries older than the own one may be of an earlier run."""
 
     def __init__(self, directory: Directory, prefix: str) -> None:
         super().__init__(directory, prefix)
@@ -83,16 +83,16 @@ class DatedRun(OnlyRun):
     def look_into(self, rank: int, entry: Entry) -> Lead:
         try:
             since = self._directory.since(f"{self._prefix}/{rank}")
-        except KeyError:  # somebody clears the directory
+        except KeyError:  # the directory is being cleared
             since = 0.0
         return Lead(_OTHERS, lost=since >= self._since)
 
 
 class LockedRun:
-    """Of a directory: a run is as long as any rank has its lock, byte `rank` of one file for all.
+    """A run in a directory: it lasts as long as any rank has its lock, byte `rank` of one file for all.
 
-    Who joins while nobody has one begins a new run, and writes its number into that file. So what bears another number is
-    of an earlier run, and who bears this one and has no lock was in this run and has ended.
+    A rank that joins while nobody has a lock begins a new run, and writes its number into that file. So an entry with another
+    number is of an earlier run, and one with this number but without a lock is of a rank that was in this run and has ended.
     """
 
     def __init__(self, directory: Directory, prefix: str, locks: ByteLocks) -> None:
@@ -102,8 +102,8 @@ class LockedRun:
         self._warned = False
 
     def join(self, rank: int, entry: Entry, timeout: float) -> None:
-        """Waits for an earlier run in which this rank was to end. Raises Error, ValueError (another size)."""
-        blocked = "others join all the time"
+        """Waits for the end of an earlier run that this rank was in. Raises Error, ValueError (another size)."""
+        blocked = "other ranks keep joining"
         for _ in looks(time.monotonic() + timeout):
             if not self._locks.take(_GATE):
                 continue
@@ -117,11 +117,11 @@ class LockedRun:
         raise Error(f"rank {rank} cannot join {self._what}: {blocked}")
 
     def _join_now(self, rank: int, entry: Entry) -> str | None:
-        """Inside the gate. Why not yet; None: it has."""
+        """Called inside the gate. Why it cannot join yet; None: it has joined."""
         own = self._look(rank)
         if self._locks.taken(rank, 1) is not None:
             raise Error(
-                f"rank {rank} of {self._what} is taken, by {_who(own)}: of two jobs each needs a directory of its own; end "
+                f"rank {rank} of {self._what} is taken, by {_who(own)}: two jobs need two directories; end "
                 "that process if it is left over"
             )
         other = self._locks.taken(0, _GATE)
@@ -133,7 +133,7 @@ class LockedRun:
             seen = self._look(other)
             if own is not None and own.run == self.number:
                 return (
-                    f"it was in the run in which rank {other} ({_who(seen)}) still is; let that one end, or take another "
+                    f"it was in a run that rank {other} ({_who(seen)}) is still in; wait until that run ends, or use another "
                     "directory"
                 )
             if seen is not None and seen.run == self.number:
@@ -148,7 +148,7 @@ class LockedRun:
     def look_into(self, rank: int, entry: Entry) -> Lead:
         current = entry.run == self.number
         if self._locks.taken(rank, 1) is not None:
-            # Another run's: it is about to replace that entry, or locks of each host are its own.
+            # Of another run: its rank is about to replace the entry, or each host has its own locks.
             return Lead(float("inf") if current else _OTHERS, lost=False)
         if entry.of_this_host:
             return Lead(0.0, lost=current)
@@ -171,7 +171,7 @@ class LockedRun:
 
 
 def _who(entry: Entry | None) -> str:
-    return "a process that has just come" if entry is None else entry.who
+    return "a process that has just started" if entry is None else entry.who
 
 
 def open_run(store: Store, prefix: str) -> Run:
@@ -195,14 +195,14 @@ def check_size(what: str, rank: int, entry: Entry, other: int, seen: Entry) -> N
     if entry.size != seen.size:
         raise ValueError(
             f"{what} has {entry.size} ranks for rank {rank}, and {seen.size} for rank {other} ({seen.who}): start all with "
-            "the same size, and of two jobs each with a directory or store of its own"
+            "the same size, and use a separate directory or store for each job"
         )
 
 
 def _warn(directory: Directory, why: str) -> None:
     warnings.warn(
-        f"file locks in {directory!r} {why}: two jobs at once there, and what a crashed one has left, are not told from "
-        "this one; use a fresh directory for each run",
+        f"file locks in {directory!r} {why}: entries of another job there, or of a crashed one, cannot be distinguished from "
+        "this one's; use a fresh directory for each run",
         RuntimeWarning,
         stacklevel=2,
     )

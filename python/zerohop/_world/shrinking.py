@@ -1,8 +1,8 @@
-"""The way from a World that has lost ranks to one of those that are left (MPI: ULFM's MPI_Comm_shrink).
+"""Makes a World of the remaining ranks of one that has lost ranks (MPI: ULFM's MPI_Comm_shrink).
 
-All learn that it is over. Each survivor puts a note into the store: that it came, and whom it has lost. The lowest rank that is not
-lost waits until every other one has come or is lost, and proposes; if it is lost itself, the next one does. The first proposal counts
-for all: the store sets that key once.
+All ranks learn that it has ended. Each survivor puts a note into the store: that it came, and which ranks it has lost. The lowest
+rank that is not lost waits until every other one has come or is lost, and proposes; if it is lost itself, the next one does. The first
+proposal counts for all: the store sets that key once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 class RunStore:
-    """run: its name; empty: the store serves one. Raises Error where the store fails."""
+    """run: its name; empty: the store serves one. Raises Error if the store fails."""
 
     def __init__(self, store: Store, run: str) -> None:
         self._store, self._prefix = store, f"{run}/" if run else ""
@@ -37,15 +37,15 @@ class RunStore:
         self._call(lambda: self._store.set(self._prefix + key, value))
 
     def set_once(self, key: str, value: bytes) -> bytes:
-        """Unless it has been set. Returns what it holds from then on, for all."""
+        """Sets the key unless it has been set. Returns its value from then on, for all."""
         return self._call(lambda: set_once(self._store, self._prefix + key, value))
 
     def get(self, key: str) -> bytes | None:
-        """Now; None: nobody has set it yet."""
+        """The current value; None: nobody has set it yet."""
         return self._call(lambda: peek(self._store, self._prefix + key))
 
     def get_json(self, key: str) -> object:
-        """None also for what is no JSON."""
+        """The value from JSON; None also if it is not JSON."""
         try:
             return json.loads(self.get(key) or b"null")
         except ValueError:
@@ -56,30 +56,30 @@ class RunStore:
             return self._answers.of(call)
         except Exception as error:
             raise Error(
-                f"{self._store!r} does not serve ({type(error).__name__}: {error}): give shrink(store=) one that all who are left "
-                "reach, fresh, for this run alone: a directory, say"
+                f"{self._store!r} does not work ({type(error).__name__}: {error}): give shrink(store=) one that all remaining ranks "
+                "reach, a fresh one for this run only, such as a directory"
             ) from error
 
 
-# Seconds within which a rank that has died, or hangs, is lost to all that are connected.
+# Seconds within which all connected ranks notice that a rank has died or hangs.
 _LOST = 5.0
-_SILENT = 5.0  # seconds for which a rank that nobody is connected to may not answer
+_SILENT = 5.0  # seconds that a rank without connections has to answer
 
 
 class Survivors:
-    """membership: of the World that they are left of."""
+    """The agreement among the survivors of one World. membership: that World's."""
 
     def __init__(self, membership: Membership, store: RunStore) -> None:
         self._membership, self.store = membership, store
         self._key = f"zerohop/{membership.name}/shrink"
-        self._noted: list[int] | None = None  # whom this rank has said that it has lost
-        self._came: dict[int, set[int]] = {}  # whom each one that has come has lost
-        # time.monotonic() since when one who came has been lost to another who came.
+        self._noted: list[int] | None = None  # the lost ranks in this rank's note
+        self._came: dict[int, set[int]] = {}  # the lost ranks of each rank that has come
+        # since when (time.monotonic()) a rank that came has been lost to another that came.
         self._doubted: dict[int, float] = {}
-        self._silent: dict[int, float] = {}  # time.monotonic() since when a rank has not answered
+        self._silent: dict[int, float] = {}  # since when (time.monotonic()) a rank has not answered
 
     def agree(self, deadline: Deadline) -> list[int]:
-        """The ranks that go on, in order. Raises PeerLost: without this one; TransferTimeout: one lives, and does not come."""
+        """The ranks that continue, in order. Raises PeerLost (this one is not among them), TransferTimeout (a live rank does not come)."""
         membership, missing = self._membership, []
         for _ in looks(deadline.end):
             self._note()
@@ -92,19 +92,19 @@ class Survivors:
                 return self._with_this_one(decided)
         if missing:
             raise TransferTimeout(
-                f"shrink of {membership.name!r}: rank {missing[0]} has not come in time, and is not lost; call again to wait on"
+                f"shrink of {membership.name!r}: rank {missing[0]} has not come in time, and is not lost; call again to continue waiting"
             )
         if self._doubted:
             raise TransferTimeout(
-                f"shrink of {membership.name!r}: ranks that came have lost each other, and whether one of them has died is not known yet; "
-                "call again to wait on"
+                f"shrink of {membership.name!r}: ranks that came have lost each other, and it is not known yet whether one of them has died; "
+                "call again to continue waiting"
             )
         raise TransferTimeout(
-            f"shrink of {membership.name!r}: the lowest rank that is left has not decided in time; call again to wait on"
+            f"shrink of {membership.name!r}: the lowest remaining rank has not decided in time; call again to continue waiting"
         )
 
     def _propose(self) -> object:
-        """What is decided: another one's proposal, if that came first."""
+        """The decision: another rank's proposal, if that came first."""
         proposal = json.dumps(self._who_fit()).encode()
         return json.loads(self.store.set_once(f"{self._key}/decided", proposal))
 
@@ -115,11 +115,11 @@ class Survivors:
             self._noted = lost
 
     def _leads(self, deadline: Deadline) -> bool:
-        short = deadline.by_the_way()  # one for all of them
+        short = deadline.by_the_way()  # one deadline for all of them
         return not any(self._lives(rank, short) for rank in range(self._membership.rank))
 
     def _missing(self, deadline: Deadline) -> list[int]:
-        """Who has not come, though nobody who goes on has lost it."""
+        """Ranks that have not come although no continuing rank has lost them."""
         own, size = self._membership.rank, self._membership.size
         for rank in range(size):
             lost = self.store.get_json(f"{self._key}/{rank}")
@@ -131,18 +131,18 @@ class Survivors:
         return [rank for rank in sorted(waited_for) if self._lives(rank, short)]
 
     def _in_doubt(self, deadline: Deadline) -> bool:
-        """Whether one who came has lost another whom this rank has not, and who may have died just now: then this rank will know."""
+        """Whether a rank that came has lost another that this rank has not. It may just have died; then this rank will notice."""
         fit, membership = self._who_fit(), self._membership
         doubted = self._came.keys() - {*fit, *membership.lost_ranks()}
         short, now = deadline.by_the_way(), time.monotonic()
         for rank in fit:
             if doubted and rank != membership.rank:
-                membership.lives(rank, short)  # connected, it is watched
+                membership.lives(rank, short)  # once connected, it is watched
         self._doubted = {rank: self._doubted.get(rank, now) for rank in doubted}
         return any(now < since + _LOST for since in self._doubted.values())
 
     def _lives(self, rank: int, deadline: Deadline) -> bool:
-        """Of one without a Peer also that it may live: it has yet to start, or is slow to answer."""
+        """Also true for a rank without a Peer that may live: it has yet to start, or is slow to answer."""
         if not self._membership.lives(rank, deadline):
             return False
         if rank in self._membership.connected():
@@ -151,7 +151,7 @@ class Survivors:
         return time.monotonic() < self._silent.setdefault(rank, time.monotonic()) + _SILENT
 
     def _who_fit(self) -> tuple[int, ...]:
-        """Of those who have come: this rank, which all lower ones are lost to, and of two that have lost each other the lower."""
+        """Of the ranks that have come: this one, which has lost all lower ones, and of two that have lost each other the lower."""
         own = self._membership.rank
         self._came[own] = set(self._membership.lost_ranks())
         fit = [own]
@@ -165,16 +165,16 @@ class Survivors:
         membership = self._membership
         if membership.rank not in decided:
             raise PeerLost(
-                f"shrink of {membership.name!r}: rank {membership.rank} was given up, and the World goes on without it, of what were the "
-                f"ranks {', '.join(map(str, decided))}; end this process, or begin anew"
+                f"shrink of {membership.name!r}: rank {membership.rank} was excluded, and the World continues with the former "
+                f"ranks {', '.join(map(str, decided))}; end this process, or start again"
             )
         return decided
 
 
 class SurvivorsStore:
-    """A Store for the next World, which learns here of who is lost before all have met there.
+    """A Store for the next World, which reports ranks that are lost before all have met there.
 
-    survivors: ranks of the World before, by their new ones; membership: of that one.
+    survivors: ranks of the previous World, by their new ones; membership: of the previous World.
     """
 
     def __init__(self, store: RunStore, membership: Membership, survivors: list[int]) -> None:
@@ -183,7 +183,7 @@ class SurvivorsStore:
         self._met = False
 
     def meet(self) -> None:
-        """All have met: from here on this rank may leave the World before, which is no loss for those who have not seen it yet."""
+        """All have met: from now on a rank may leave the previous World without counting as lost here."""
         self.store.set(f"{self._key}/{self._membership.rank}", b"true")
         self._met = True
 
@@ -201,18 +201,18 @@ class SurvivorsStore:
         membership = self._membership
         if before == membership.rank or membership.lives(before, Deadline(0.0)):
             return False
-        # Where the World before is closed here, all of it seem to be lost.
+        # If the previous World is closed here, all its ranks seem lost.
         return membership.is_here and self.store.get(f"{self._key}/{before}") is None
 
     def __repr__(self) -> str:
-        return "what the survivors have told each other"
+        return "the addresses that the survivors have exchanged"
 
 
-_SHRUNK = ", shrunk "  # behind the name of a World, before how often that was done
+_SHRUNK = ", shrunk "  # follows a World's name, before the number of shrinks
 
 
 class Shrinking:
-    """Of one World. store: in which it was made."""
+    """The shrinking of one World. store: where that was made."""
 
     def __init__(
         self, membership: Membership, barrier: Barrier, ending: Ending, store: Store
@@ -224,25 +224,25 @@ class Shrinking:
             store,
         )
         self._survivors: Survivors | None = None
-        self._given: Store | str | os.PathLike[str] | None = None  # where those meet
+        self._given: Store | str | os.PathLike[str] | None = None  # where they meet
         self._meeting: SurvivorsStore | None = None
 
     def agree(
         self, deadline: Deadline, store: Store | str | os.PathLike[str] | None
     ) -> tuple[SurvivorsStore, list[int]]:
-        """The store of the next World, and which ranks it has. Goes on where a call that timed out has left off."""
+        """The store of the next World, and its ranks. A call after a timeout continues."""
         membership = self._membership
         membership.check_open()
         if self._survivors is None or (store is not None and store != self._given):
             self._given = store
             self._survivors = Survivors(membership, self._run_store(store))
-            self._tell_of_loss(deadline)
+            self._report_loss(deadline)
         ranks = self._survivors.agree(deadline)
         self._meeting = SurvivorsStore(self._survivors.store, membership, ranks)
         return self._meeting, ranks
 
     def meet(self) -> None:
-        """All have met in the next World."""
+        """Called when all have met in the next World."""
         assert self._meeting is not None
         self._meeting.meet()
 
@@ -256,13 +256,13 @@ class Shrinking:
             return self._store.store
         if run is None or isinstance(self._store, GatheredStore):
             raise Error(
-                f"the World {self._membership.name!r} has no store in which its survivors could meet (it is of MPI, or of a directory "
-                "without file locks): give shrink(store=) a fresh directory, say"
+                f"the World {self._membership.name!r} has no store in which its survivors could meet (it was made by MPI, or in a directory "
+                "without file locks): give shrink(store=) a fresh directory, for example"
             )
         return RunStore(self._store, run)
 
-    def _tell_of_loss(self, deadline: Deadline) -> None:
-        """To those who still wait in a collective or the barrier, perhaps for this rank."""
+    def _report_loss(self, deadline: Deadline) -> None:
+        """Reports the loss to ranks that still wait in a collective or the barrier, perhaps for this rank."""
         ranks = self._membership.lost_ranks()
         lost = self._membership.first_lost(ranks) if ranks else None
         self._barrier.give_up(lost, deadline)
@@ -273,7 +273,7 @@ class Shrinking:
 
 
 def name_behind(name: str) -> str:
-    """Of the World that comes behind the one of that name."""
+    """The name of the next World after the one with that name."""
     base, _, count = name.rpartition(_SHRUNK)
     if base and count.isdecimal():
         return f"{base}{_SHRUNK}{int(count) + 1}"

@@ -1,4 +1,4 @@
-"""Where the ranks of a World find each other's addresses: a directory, or any store of keys and bytes."""
+"""The store in which the ranks of a World find each other's addresses: a directory, or any store of keys and bytes."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from uuid import uuid4
 from zerohop._world.locks import ByteLocks
 
 _ROOT = 0
-_MOST = 40  # links on one way, as in Linux (man 7 path_resolution)
+_MOST = 40  # symbolic links in one path, as in Linux (man 7 path_resolution)
 
 
 def _refuse_links_of_others(path: Path) -> None:
-    """Raises PermissionError for the first link on the way to `path` that is neither this user's nor root's.
+    """Raises PermissionError for the first symbolic link in `path` that belongs to neither this user nor root.
 
-    What is not there yet is no link. As the kernel's protected_symlinks (man 5 proc_sys_fs) has it, but in every directory.
+    Missing parts are not links. Like the kernel's protected_symlinks (man 5 proc_sys_fs), but in every directory.
     """
     here, left = Path("/"), _names(Path.cwd() / path)
     links = 0
@@ -42,8 +42,8 @@ def _refuse_links_of_others(path: Path) -> None:
         if found.st_uid not in (_ROOT, os.geteuid()):
             raise PermissionError(
                 errno.EACCES,
-                f"on the way to {path} there is a symbolic link of user {found.st_uid}, {there}, who could lead it anywhere: "
-                "remove it, or name a directory by a way without it",
+                f"{there}, in the path {path}, is a symbolic link of user {found.st_uid}, who could redirect it: "
+                "remove it, or use a path without it",
             )
         links += 1
         if links > _MOST:
@@ -54,14 +54,14 @@ def _refuse_links_of_others(path: Path) -> None:
 
 
 def _names(path: Path) -> list[str]:
-    """Of its parts, the last one first."""
+    """The names of its parts, the last one first."""
     return [part for part in reversed(path.parts) if part != path.anchor]
 
 
 class Store(Protocol):
-    """What PyTorch's TCPStore, FileStore and HashStore are, and whatever else has these two methods.
+    """PyTorch's TCPStore, FileStore and HashStore, and anything else with these two methods.
 
-    ``get`` of a key that nobody has set yet waits, returns None or raises KeyError. It hands addresses out,
+    ``get`` of a key that nobody has set yet waits, returns None or raises KeyError. The store holds addresses,
     which are secrets: nobody else may read it.
     """
 
@@ -70,10 +70,10 @@ class Store(Protocol):
 
 
 class Directory:
-    """A Store in files of a directory that all ranks see, each whole at any time and for this user alone.
+    """A Store in files of a directory that all ranks see. Files are replaced atomically, and only this user can read them.
 
-    Raises NotADirectoryError, and PermissionError where others may write, as they could put files there, or take them away,
-    and where a symbolic link of another user leads.
+    Raises NotADirectoryError; PermissionError if other users may write there, because they could add or remove files,
+    or if the path has a symbolic link of another user.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -88,20 +88,20 @@ class Directory:
         found = self.path.stat()
         if found.st_uid not in (0, os.geteuid()):
             raise PermissionError(
-                f"{self.path} is a directory of user {found.st_uid}, and addresses there are secrets: name one that does "
+                f"{self.path} is a directory of user {found.st_uid}, and addresses there are secrets: use one that does "
                 "not exist yet"
             )
         if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise PermissionError(
                 f"{self.path} may be written by other users (its mode is {stat.S_IMODE(found.st_mode):o}), and addresses "
-                f"there are secrets: chmod go-w {shlex.quote(str(self.path))}, or name a directory that does not exist yet"
+                f"there are secrets: chmod go-w {shlex.quote(str(self.path))}, or use a directory that does not exist yet"
             )
 
     def set(self, key: str, value: bytes) -> None:
-        self._draft(key, value).replace(self._file(key))  # at once: nobody reads a part of it
+        self._draft(key, value).replace(self._file(key))  # atomically: nobody reads a part of it
 
     def set_once(self, key: str, value: bytes) -> None:
-        """Unless it has been set, in one step for all who try (man 2 link). Raises OSError: there are no links."""
+        """Sets the key unless it has been set, atomically (man 2 link). Raises OSError: there are no hard links."""
         draft = self._draft(key, value)
         try:
             with suppress(FileExistsError):
@@ -122,28 +122,28 @@ class Directory:
         return draft
 
     def get(self, key: str) -> bytes:
-        """Raises KeyError, and PermissionError for a file that another user has put there."""
+        """Raises KeyError, and PermissionError for a file of another user."""
         path = self._file(key)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would have it wait
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait
         except FileNotFoundError:
             raise KeyError(key) from None
         with open(descriptor, "rb") as file:
             found = os.fstat(descriptor)
             _check_owner(path, found.st_uid)
             if not stat.S_ISREG(found.st_mode):
-                raise PermissionError(f"{path} is no file: use a directory for this job alone")
+                raise PermissionError(f"{path} is not a file: use a directory for this job only")
             return file.read()
 
     def since(self, key: str) -> float:
-        """When it was set, by the clock of the file system. Raises KeyError."""
+        """The time when it was set, by the clock of the file system. Raises KeyError."""
         try:
             return self._file(key).stat().st_mtime
         except FileNotFoundError:
             raise KeyError(key) from None
 
     def locks(self, key: str) -> ByteLocks:
-        """Of a file beside the others, whose name no key of an entry has. Raises OSError, PermissionError."""
+        """Locks on an additional file, whose name is not a key of an entry. Raises OSError, PermissionError."""
         path = self._file(key)
         locks = ByteLocks(path)
         _check_owner(path, locks.owner)
@@ -159,12 +159,12 @@ class Directory:
 def _check_owner(path: Path, user: int) -> None:
     if user != os.geteuid():
         raise PermissionError(
-            f"{path} is a file of user {user}, who could be anybody: use a directory that only this user may write"
+            f"{path} belongs to user {user}: use a directory that only this user may write"
         )
 
 
 def open_store(store: Store | str | os.PathLike[str]) -> Store:
-    """A path becomes a Directory. Raises TypeError for what is neither path nor store."""
+    """Makes a path a Directory. Raises TypeError for anything but a path or a store."""
     if isinstance(store, (str, os.PathLike)):
         return Directory(store)
     if callable(getattr(store, "set", None)) and callable(getattr(store, "get", None)):
@@ -175,12 +175,13 @@ def open_store(store: Store | str | os.PathLike[str]) -> Store:
 
 
 def is_of_torch(store: Store) -> bool:
-    distributed = sys.modules.get("torch.distributed")  # who has one of its stores has imported it
+    # A program with one of its stores has imported it.
+    distributed = sys.modules.get("torch.distributed")
     return distributed is not None and isinstance(store, distributed.Store)
 
 
 def peek(store: Store, key: str) -> bytes | None:
-    """What has been set, now; None: nothing. A store that is not PyTorch's and whose get() waits does so here, too."""
+    """The current value; None: not set. If get() of another store than PyTorch's waits, this waits, too."""
     torches: Any = store
     if is_of_torch(store) and not torches.check([key]):
         return None
@@ -191,10 +192,10 @@ def peek(store: Store, key: str) -> bytes | None:
 
 
 def set_once(store: Store, key: str, value: bytes) -> bytes:
-    """Sets it unless it has been set, in one step for all who try. Returns what it holds then.
+    """Sets the key unless it has been set, atomically. Returns its value after that.
 
-    Raises TypeError for a store that cannot: it needs ``compare_set(key, expected, desired)`` as PyTorch's have it, or
-    ``setnx(key, value)`` as Redis has.
+    Raises TypeError for a store that cannot do that: it needs ``compare_set(key, expected, desired)`` like PyTorch's stores, or
+    ``setnx(key, value)`` like Redis.
     """
     known: Any = store
     if isinstance(store, Directory):
@@ -207,25 +208,25 @@ def set_once(store: Store, key: str, value: bytes) -> bytes:
         known.setnx(key, value)
         return bytes(store.get(key))
     raise TypeError(
-        "it has neither compare_set(key, expected, desired) nor setnx(key, value), one of which it takes to agree"
+        "it has neither compare_set(key, expected, desired) nor setnx(key, value); agreement needs one of them"
     )
 
 
 def _inherits_it(store: Store) -> bool:
-    """Whether compare_set is only that of PyTorch's base class, which raises."""
+    """Whether compare_set is only the one of PyTorch's base class, which raises."""
     return "compare_set" not in vars(type(store)) and not type(store).__module__.startswith(
         "torch."
     )
 
 
-ANSWER = 5.0  # seconds for a call that has nothing to wait for
+ANSWER = 5.0  # seconds for a call that need not wait
 _T = TypeVar("_T")
 
 
 class Answers:
-    """Calls of one store of PyTorch, bounded: its TCPStore waits without end for a server that is stopped or out of reach.
+    """Bounds the calls of a PyTorch store: TCPStore waits for ever for a server that is stopped or out of reach.
 
-    Calls of other stores are made as they are. Any thread.
+    Calls of other stores are made directly. Thread-safe.
     """
 
     def __init__(self, store: Store) -> None:
@@ -233,9 +234,9 @@ class Answers:
         self._late: Future[Any] | None = None
 
     def of(self, call: Callable[[], _T], seconds: float = ANSWER) -> _T:
-        """What the call returns or raises. Raises TimeoutError: it goes on, and until it ends no other one begins.
+        """The result of the call. Raises TimeoutError: the call continues, and until it ends no other one begins.
 
-        So what it writes late does not replace what a later call has written.
+        So a late write cannot replace the value of a later call.
         """
         if not self._bounded:
             return call()
@@ -252,5 +253,5 @@ class Answers:
 def _make(call: Callable[[], _T], answer: Future[_T]) -> None:
     try:
         answer.set_result(call())
-    except BaseException as error:  # noqa: BLE001  raised to whoever waits
+    except BaseException as error:  # noqa: BLE001  raised again in the waiting thread
         answer.set_exception(error)

@@ -1,4 +1,4 @@
-"""What single calls cost on one side, from Python and, where C++ has the same call, from there."""
+"""The cost of single calls on one side, from Python and, if C++ has the same call, from C++."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from zerohop.bench.plan import Found, PeerFailed
 from zerohop.bench.side import Side
 from zerohop.observe.stats import percentiles
 
-POSTS = 32  # under one clock reading: fewer than the send queue takes
+POSTS = 32  # per clock reading: fewer than the depth of the send queue
 BATCHES = 200
 REGISTERS = 2000
 NBYTES = 8
-FIRST_SLOT = 100  # of those that the waits are for
+FIRST_SLOT = 100  # the first slot of the waits
 BOUND_S = 60.0
 
-Samples = Sequence[float]  # seconds a call, of each batch
+Samples = Sequence[float]  # seconds per call, for each batch
 
 
 def cost_of(side: Side, test: str, driver: str) -> Found:
-    """Of what a call takes in each batch the median and the 99th percentile."""
+    """The median and the 99th percentile of the seconds per call over all batches."""
     calls = _CPP if driver == "cpp" else _PYTHON
     if test not in calls:
         raise PeerFailed(
             ""
         )  # C++ has no coroutines of this package, and registers no Python object
-    told = percentiles(calls[test](side))
-    return {"per_call": told["p50"], "p99": told["p99"]}
+    found = percentiles(calls[test](side))
+    return {"per_call": found["p50"], "p99": found["p99"]}
 
 
 def per_call(call: Callable[[], object]) -> float:
-    """Median over ten batches."""
+    """Seconds: the median over ten batches."""
     return statistics.median(batches(call, REGISTERS // 10, 10, len))
 
 
@@ -87,7 +87,7 @@ def _notify(side: Side) -> Samples:
 
 
 def _wait_notify(side: Side) -> Samples:
-    """For notifications that are there already."""
+    """Waits for notifications that are already there."""
     endpoint, slots = side.endpoint, range(FIRST_SLOT, FIRST_SLOT + POSTS)
     wait = endpoint.wait_notify
     seconds = []
@@ -102,7 +102,7 @@ def _wait_notify(side: Side) -> Samples:
 
 
 def _register_again(side: Side) -> Samples:
-    """An array that is registered already."""
+    """Registers an array that is already registered."""
     array = np.zeros(64, np.uint8)
     with side.endpoint.register(array):
         return batches(lambda: side.endpoint.register(array), REGISTERS // 10, 10, len)

@@ -1,4 +1,4 @@
-"""`zerohop bench`: its commands, and whom each of them can stand beside. What measures is imported to measure."""
+"""`zerohop bench`: its commands and their peers. The modules that measure are imported on use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Command:
-    """module: below zerohop.bench, with make(options) -> Suite. placements: those that are tried unasked."""
+    """module: in zerohop.bench, with make(options) -> Suite. placements: the default ones."""
 
     module: str
     peers: tuple[str, ...]
@@ -29,14 +29,14 @@ COMMANDS = {
     "soft": Command(
         "soft",
         ("ucx", "iperf3", "tcp"),
-        """Latency, bandwidth and weight of Peers over verbs, between two processes of this machine.
+        """Latency, bandwidth and memory of Peers over verbs, between two processes of this machine.
 
         Peers: ucx (over TCP), iperf3, tcp (a bare socket).""",
     ),
     "host": Command(
         "host",
         ("ucx", "mpi", "nixl", "gloo", "torch"),
-        """Host arrays of two processes: mapped memory, plain memory, and by the device.
+        """Host arrays of two processes: mapped memory, plain memory, and through the device.
 
         Peers: ucx (shared memory, CMA, TCP), mpi (mpi4py by mpirun), nixl (its UCX backend), gloo (torch.distributed),
         torch (copy_ into shared memory).""",
@@ -44,7 +44,7 @@ COMMANDS = {
     "wait": Command(
         "wait",
         ("pipe", "tcp", "mpi", "gloo"),
-        """How long processes wait for each other: two of them on a core each, on one core, and free; jobs of 2, 4 and 8.
+        """How long processes wait for each other: two on a core each, on one core, and unpinned; jobs of 2, 4 and 8 ranks.
 
         Peers: pipe, tcp (a bare socket: waiting in recv, and polling with sched_yield), mpi (Open MPI by mpi4py, with
         mpi_yield_when_idle), gloo (torch.distributed).""",
@@ -61,10 +61,10 @@ COMMANDS = {
     "gda": Command(
         "gda.suite",
         ("nvshmem",),
-        """Kernels of two processes that communicate by themselves: latency, bandwidth, rates.
+        """Kernels of two processes that communicate: latency, bandwidth, rates.
 
-        With one GPU both processes use it. Beside a bare copy by a kernel and, if asked for, nvshmem. Needs CuPy;
-        nvshmem its package and nvcc.""",
+        With one GPU both processes use it. Compared with a bare copy by a kernel and, on request, nvshmem. Needs CuPy;
+        nvshmem needs its package and nvcc.""",
     ),
     "verbs": Command(
         "verbs",
@@ -76,15 +76,15 @@ COMMANDS = {
     "registration": Command(
         "registration",
         ("raw",),
-        """What it costs to register memory and to let go of it, by size, again, and by views.
+        """Cost of registering and closing memory, by size, repeated, and by views.
 
-        Of the host and, where there is one, of a GPU, with the cache and without. Peer: raw (ibv_reg_mr by
+        Host memory and, if there is a GPU, its memory with and without the cache. Peer: raw (ibv_reg_mr by
         zh.verbs).""",
     ),
     "python": Command(
         "python",
         (),
-        """What calls cost from Python, beside the same calls from C++, by p2p and by the device.""",
+        """Cost of calls from Python, next to the same calls from C++, by p2p and by the device.""",
     ),
 }
 
@@ -94,15 +94,15 @@ def device_option(function: click.decorators.FC) -> click.decorators.FC:
         "--verbs",
         "device",
         metavar="DEVICE",
-        help="Verbs device, such as soft0, rxe0 or mlx5_0. Default: what zerohop chooses.",
+        help="Verbs device, such as soft0, rxe0 or mlx5_0. Default: chosen by zerohop.",
     )(function)
 
 
 @click.group()
 def bench() -> None:
-    """Measure zerohop beside its peers, which take turns with it at every figure.
+    """Measure zerohop and its peers, in turn for every figure.
 
-    A peer that is missing, fails or hangs is told, and left out.
+    A peer that is missing, fails or hangs is reported and left out.
     """
 
 
@@ -113,7 +113,7 @@ def _split_peers(context: click.Context, option: click.Parameter, text: str) -> 
         if name not in (*own, ALL):
             others = [f"zerohop bench {each}" for each in COMMANDS if name in COMMANDS[each].peers]
             measured = f": it is measured by {' and '.join(others)}" if others else ""
-            raise click.BadParameter(f"{name!r} is none of {', '.join((*own, ALL))}{measured}")
+            raise click.BadParameter(f"{name!r} is not one of {', '.join((*own, ALL))}{measured}")
     return own if ALL in names else names
 
 
@@ -129,7 +129,7 @@ def _split_sizes(
 
 
 def parse_size(word: str) -> int:
-    """'8', '64K', '1M', '1G' (powers of 1024) -> bytes; atomics and notifications want 8 at least."""
+    """'8', '64K', '1M', '1G' (powers of 1024) -> bytes; atomics and notifications need at least 8."""
     scale = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}.get(word[-1:].upper(), 1)
     digits = word[:-1] if scale > 1 else word
     if not digits.isdecimal() or not 8 <= int(digits) * scale <= 1 << 30:
@@ -138,10 +138,10 @@ def parse_size(word: str) -> int:
 
 
 def check_file(context: click.Context, option: click.Parameter, path: Path | None) -> Path | None:
-    """Refuses at once what could not be written once all is measured."""
+    """Refuses a file that cannot be written, before anything is measured."""
     if path is not None and not os.access(path if path.exists() else path.parent, os.W_OK):
         why = "cannot be written" if path.exists() else f"{str(path.parent)!r} cannot be written to"
-        raise click.BadParameter(f"{str(path)!r}: {why}; name a file in a folder of yours")
+        raise click.BadParameter(f"{str(path)!r}: {why}; choose a file in a writable folder")
     return path
 
 
@@ -159,9 +159,9 @@ def _check_plot(context: click.Context, option: click.Parameter, path: Path | No
 
 def _add(name: str, command: Command) -> None:
     file = click.Path(dir_okay=False, path_type=Path)
-    peers = f"Measure these in the same run: any of {','.join(command.peers)}, or all of them: all."
+    peers = f"Measure these in the same run: any of {','.join(command.peers)}, or all."
     if not command.peers:
-        peers = "No other measures the same."
+        peers = "There are no peers."
 
     @bench.command(name, help=command.help)
     @click.option("--vs", "peers", default="", callback=_split_peers, metavar="PEERS", help=peers)
@@ -180,10 +180,10 @@ def _add(name: str, command: Command) -> None:
         "plot_path",
         type=file,
         callback=_check_plot,
-        help="Draw it here (.png, .svg, .pdf); needs matplotlib.",
+        help="Write a plot to this file (.png, .svg, .pdf); needs matplotlib.",
     )
     @click.option(
-        "--json", "json_path", type=file, callback=check_file, help="Write all rows here."
+        "--json", "json_path", type=file, callback=check_file, help="Write all rows to this file."
     )
     @device_option
     def run(everything_placed: bool, **options: Any) -> None:
@@ -198,7 +198,7 @@ def _add(name: str, command: Command) -> None:
         click.get_current_context().exit(0 if run_suite(suite.make, made, Console()) else 1)
 
     if name == "gda":
-        said = "Also tell where the rings of a kernel's queue pair can lie."
+        said = "Also show where the rings of a kernel's queue pair can lie."
         run.params.append(click.Option(["--rings"], is_flag=True, help=said))
 
 
@@ -214,14 +214,14 @@ for _name, _command in COMMANDS.items():
     "limit",
     metavar="PERCENT",
     callback=lambda context, option, text: _parse_percent(text),
-    help="Exit with 1 if a figure of zerohop is gone, or worse by more than that, beyond its noise: 10%.",
+    help="Exit with 1 if a figure of zerohop is missing, or worse by more than this and its noise, such as 10%.",
 )
-@click.option("--all", "everything", is_flag=True, help="Show also what changed within its noise.")
+@click.option("--all", "everything", is_flag=True, help="Also show changes within the noise.")
 @click.pass_context
 def compare(
     context: click.Context, before: Path, after: Path, limit: float | None, everything: bool
 ) -> None:
-    """Show what changed from BEFORE to AFTER, two files that --json wrote, and what of it is beyond noise."""
+    """Show the changes from BEFORE to AFTER, two files of --json, and which of them exceed the noise."""
     from rich.console import Console
 
     from zerohop.bench.compare import run
@@ -242,5 +242,5 @@ def _parse_percent(text: str | None) -> float | None:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise click.BadParameter(f"{text!r} is no percentage, such as 10%")
+        raise click.BadParameter(f"{text!r} is not a percentage such as 10%")
     return value / 100

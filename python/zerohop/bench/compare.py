@@ -1,4 +1,4 @@
-"""`zerohop bench compare`: what changed from one file of rows to another, and what of that is beyond noise."""
+"""`zerohop bench compare`: the changes from one file of rows to another, and which of them exceed the noise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zerohop.bench.rows import DRIVERS, OURS, Row, read_json
 from zerohop.bench.tables import UNSTEADY_MARK
 from zerohop.host import decimal_bytes, human_bytes, human_seconds
 
-RATES = ("B/s", "1/s")  # units of which more is better; of others less is
+RATES = ("B/s", "1/s")  # units in which more is better; in all others less is
 MACHINE = ("cpu", "cores", "kernel", "python", "numpy", "zerohop", "gpus", "device")
 MARKS = {"better": "[green]better[/]", "worse": "[bold red]worse[/]", "noise": "", "?": "?"}
 
@@ -33,17 +33,17 @@ class Change:
 
     @property
     def ratio(self) -> float:
-        """Of the change to the value before: 0.1 is 10 % more."""
+        """The relative change: 0.1 is 10 % more."""
         return self.after.value / self.before.value - 1 if self.before.value else 0.0
 
     @property
     def loss(self) -> float:
-        """How much worse it became: the share by which a time grew, or a rate fell."""
+        """How much worse the figure became: the relative growth of a time, or loss of a rate."""
         return -self.ratio if self.before.unit in RATES else self.ratio
 
     @property
     def verdict(self) -> str:
-        """ "?": it was taken once in either file, so that nothing is known of its noise."""
+        """ "?": it was taken once in either file, so its noise is unknown."""
         if min(self.before.turns, self.after.turns) == 1:
             return "?"
         spread = self.before.spread + self.after.spread
@@ -52,14 +52,14 @@ class Change:
         return "worse" if self.loss > 0 else "better"
 
     def fails(self, limit: float) -> bool:
-        """Of ours, worse by more than `limit`, unless noise is known to explain it."""
+        """Whether a figure of ours is worse by more than `limit`, unless known noise explains it."""
         return self.before.impl == OURS and self.loss > limit and self.verdict != "noise"
 
 
 def run(before: Path, after: Path, limit: float | None, everything: bool, console: Console) -> bool:
-    """Prints what changed; False where a limit was given and a figure of ours is beyond it, or gone.
+    """Prints the changes; False if a figure of ours is beyond the given limit, or missing.
 
-    Raises ValueError for files that have no rows.
+    Raises ValueError for files without rows.
     """
     (head_a, rows_a), (head_b, rows_b) = read_json(before), read_json(after)
     _print_machines(head_a, head_b, console)
@@ -87,14 +87,14 @@ def run(before: Path, after: Path, limit: float | None, everything: bool, consol
 def changes_of(
     before: Iterable[Row], after: Iterable[Row]
 ) -> tuple[list[Change], list[Row], list[Row]]:
-    """(figures that both have, those that only the first has, those that only the second has).
+    """(figures in both files, those only in the first, those only in the second).
 
-    A figure that went by another route in the second file is one that both have.
+    A figure that went by another route in the second file counts as in both.
     """
     old, new = ({_key(row): row for row in rows} for rows in (before, after))
     left = _by_purpose(row for key, row in old.items() if key not in new)
     come = _by_purpose(row for key, row in new.items() if key not in old)
-    # Of several routes left on either side none is known to have become another.
+    # With several routes left on either side it is unknown which replaced which.
     moved = [key for key, rows in left.items() if len(rows) == len(come.get(key, ())) == 1]
     changes = [Change(row, new[key]) for key, row in old.items() if key in new]
     for key in moved:
@@ -103,12 +103,12 @@ def changes_of(
 
 
 def _key(row: Row) -> Row:
-    """What it measures: the device may have another name on another machine."""
+    """Identifies the measurement; without the device, whose name may differ between machines."""
     return dataclasses.replace(row, value=0.0, device="", turns=1, spread=0.0, steady=True)
 
 
 def _by_purpose(rows: Iterable[Row]) -> dict[Row, list[Row]]:
-    """By what they measure, whatever the route."""
+    """Rows by what they measure, whatever the route."""
     found: dict[Row, list[Row]] = {}
     for row in rows:
         found.setdefault(dataclasses.replace(_key(row), route=""), []).append(row)
@@ -116,7 +116,7 @@ def _by_purpose(rows: Iterable[Row]) -> dict[Row, list[Row]]:
 
 
 def _moves(changes: Iterable[Change]) -> list[str]:
-    """A sentence for each change of a route, with the tests that it concerns."""
+    """A sentence for each change of a route, with its tests."""
     tests: dict[tuple[str, str, str], dict[str, None]] = {}
     for change in changes:
         old, new = change.before, change.after
@@ -138,7 +138,7 @@ def _name(row: Row) -> str:
 
 
 def _print_machines(before: Mapping[str, Any], after: Mapping[str, Any], console: Console) -> None:
-    """What the two runs had not in common, which may be why they differ."""
+    """The differences between the two runs, which may explain changes."""
     differ = [
         f"{name}: {before.get(name, 'none')} and {after.get(name, 'none')}"
         for name in MACHINE
@@ -153,19 +153,19 @@ def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Se
     moved = f"{counts['better']} better, {counts['worse']} worse, {counts['noise']} within noise"
     said = [f"{len(changes)} figures are in both files: {moved}"]
     if counts["?"]:
-        said.append(f"{counts['?']} were taken once, so that nothing is known of their noise")
+        said.append(f"{counts['?']} were taken once, so their noise is unknown")
     unsteady = sum(not (c.before.steady and c.after.steady) for c in changes)
     if unsteady:
         said.append(f"{unsteady} are unsteady ({UNSTEADY_MARK}) in either of them")
     if quiet:
         said.append(f"{quiet} are not shown (--all)")
     if gone or new:
-        said.append(f"{len(gone)} are in the first file alone, {len(new)} in the second")
+        said.append(f"{len(gone)} are only in the first file, {len(new)} only in the second")
     return "; ".join(said) + "."
 
 
 def _table(changes: Sequence[Change]) -> Table:
-    """What names a figure is one column, which alone is folded."""
+    """The name of a figure is one column, the only one that is folded."""
     table = Table(title="changes", title_justify="left", box=SIMPLE_HEAD, padding=(0, 1, 0, 0))
     table.add_column("figure", overflow="fold")
     for name in ("before", "after", "change", ""):

@@ -1,4 +1,4 @@
-"""`zerohop bench host`: host arrays of two processes, by every way that zerohop has between them."""
+"""`zerohop bench host`: host arrays of two processes, on every route of zerohop between them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerohop.bench.targets import Of, Target, up_from
 from zerohop.bench.workers import Workers
 from zerohop.host import available_memory
 
-SHARE_OF_FREE = 0.2  # of memory, for the arenas of each of two workers, of all contenders
+SHARE_OF_FREE = 0.2  # of free memory, for the arenas of each of two workers, of all contenders
 MAPPED, PLAIN, DEVICE = "empty", "numpy", "device"
 CHECKED, CHECKED_DEVICE = "checked", "checked device"
 PARTS = {
@@ -25,12 +25,12 @@ PARTS = {
     CHECKED: "p2p, memory of Endpoint.empty(), integrity=1",
     CHECKED_DEVICE: "by the device, integrity=1",
 }
-ANY = "host"  # memory of a peer that has one way for all: it stands in each part
-# Who polls the bytes themselves does not wait for the check, and has the other one change them in it.
+ANY = "host"  # memory of a peer with a single way: it appears in each part
+# Tests that poll the bytes do not wait for the check, so the other side would change the bytes during it.
 CHECKED_TESTS = ("latency", "send_latency", "write", "read", "send")
 LATENCIES = ("write_latency", "latency", "send_latency")
 TESTS = (*LATENCIES, "write", "read", "send")
-UCX_WAYS = {MAPPED: ucx.POSIX, PLAIN: ucx.CMA, DEVICE: ucx.TCP}  # what UCX does in their place
+UCX_WAYS = {MAPPED: ucx.POSIX, PLAIN: ucx.CMA, DEVICE: ucx.TCP}  # UCX's transports in their place
 UCX_TESTS = {"write_latency": "latency", "write": "write", "read": "read", "send": "send"}
 TABLES = (
     over_sizes("write_latency", "write, half round trip, its last byte polled", "p50"),
@@ -60,7 +60,7 @@ AGAINST_UCX = (
         sizes=(8,),
     ),
 )
-# Of memory that both processes map: to other memory each write is a system call, for which there is no room.
+# Only for memory that both processes map: for other memory each write is a system call.
 NOTIFICATIONS = tuple(
     Target(
         f"8 B write+notify half round trip from {NAMES[driver]}",
@@ -102,7 +102,7 @@ def make(options: Options) -> Suite:
 
 
 def steps(plan: Plan) -> list[Step]:
-    """A ping-pong of large messages would tell the bandwidth once more."""
+    """Without a ping-pong of large messages, which would only measure the bandwidth again."""
     return [
         plan.step(test, nbytes)
         for nbytes in plan.sizes

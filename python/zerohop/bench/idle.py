@@ -1,4 +1,4 @@
-"""What an idle Peer weighs: the growth of one process's resident memory as Peers are added to it."""
+"""The memory of an idle Peer: the growth of a process's resident memory as Peers are added."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ FILES_PER_PEER = 8  # descriptors: control and data connections, event channels,
 
 
 class Idle(Player):
-    """One Endpoint in rank 0, whose Peers grow in number from order to order.
+    """One Endpoint in rank 0, which gets more Peers with each order.
 
-    The other ends live in rank 1, one Endpoint each, since two Endpoints share one Peer.
+    The other ends live in rank 1, one Endpoint each, because two Endpoints share one Peer.
     """
 
     def __init__(self, link: Link, device: str | None) -> None:
@@ -26,13 +26,13 @@ class Idle(Player):
         self._endpoint = zh.Endpoint(device)
         self._remote: list[zh.Endpoint] = []
         self._held: list[zh.Peer] = []
-        self._before = 0  # bytes, with the one Peer that also makes what all of them share
+        self._before = 0  # bytes, with one Peer, which also creates what all of them share
 
     def facts(self) -> dict[str, str]:
         return {"device": self._endpoint.device, "route": "host"}
 
     def perform(self, order: Order) -> dict[str, float]:
-        """Bytes of resident memory that each Peer beyond the first added, of `times` in all."""
+        """Bytes of resident memory per Peer beyond the first, with `times` Peers in total."""
         allow_files(FILES_PER_PEER * order.times)
         if not self._held:
             self._grow(1)
@@ -62,7 +62,7 @@ class Idle(Player):
 
 
 def allow_files(count: int) -> None:
-    """Raises the soft limit of open files to `count` if the hard limit lets it."""
+    """Raises the soft limit of open files to `count` if the hard limit allows it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = count if hard == resource.RLIM_INFINITY else min(count, hard)
     if soft < wanted:

@@ -12,19 +12,20 @@ from zerohop.bench.plan import Order
 from zerohop.bench.workers import Player
 
 LOOP_TIMEOUT_S = 60.0  # for one loop as a whole
-LOOKS = 4096  # at what is awaited, between two looks at the clock
+LOOKS = 4096  # polls between two clock readings
 Call = Callable[[int], object]
-Waits = Callable[[Any], object]  # for what was posted
+Waits = Callable[[Any], object]  # waits for posted transfers
 WAITS = methodcaller("wait")
-CALLS = ("barrier", "exchange", "all_to_all", "broadcast", "all_gather")  # of all ranks of a job
-# Those that return before all ranks have come: by so many calls, at most, ranks are apart.
+# All ranks of a job make these calls.
+CALLS = ("barrier", "exchange", "all_to_all", "broadcast", "all_gather")
+# These may return before all ranks have made them; ranks are apart by at most as many calls as there are ranks.
 RUNNING_AHEAD = ("exchange", "broadcast")
 
 
 def ping_pong(
     first: bool, send: Callable[[], object], receive: Callable[[], object], times: int
 ) -> Sequence[float]:
-    """Of each half round trip."""
+    """Seconds of each half round trip."""
     clock = time.perf_counter
     seconds = []
     for _ in range(times):
@@ -47,9 +48,9 @@ def polled_ping_pong(
     place: int,
     times: int,
 ) -> Sequence[float]:
-    """Of each half round trip of writes without a notification, from the first `nbytes` of `memory` to behind `place`.
+    """Seconds of each half round trip of writes without notification, from the first `nbytes` of `memory` to `place`.
 
-    The last byte is polled, and tells the round (1 to 255, never 0). wait: for what `throw` has posted.
+    The receiver polls the last byte, which is the round number (1 to 255, never 0). wait: waits for what `throw` posted.
     """
     last, clock = place + nbytes - 1, time.perf_counter
     seconds = []
@@ -78,7 +79,7 @@ def poll_for(memory: memoryview, place: int, mark: int) -> None:
 
 
 def stream_seconds(post: Callable[[], Any], times: int, width: int, wait: Waits = WAITS) -> float:
-    """From the first of `times` posts to the last completion, `width` under way."""
+    """From the first of `times` posts to the last completion, with `width` in flight."""
     pending: deque[Any] = deque()
     begin = time.perf_counter()
     for _ in range(times):
@@ -103,14 +104,14 @@ def each_of(act: Callable[[], object], times: int) -> list[float]:
 def batches(
     call: Callable[[], Any], posts: int, times: int, after: Callable[[list[Any]], object]
 ) -> list[float]:
-    """Of the call alone, in each batch; `after` gets what the calls of a batch returned."""
+    """Seconds of the call alone, in each batch; `after` gets the results of a batch."""
     seconds = []
     for _ in range(times):
         begin = time.perf_counter()
         made = [call() for _ in range(posts)]
         seconds.append((time.perf_counter() - begin) / posts)
         after(made)
-        del made  # to let go of it is not what is measured
+        del made  # freeing is not measured
     return seconds
 
 
@@ -121,15 +122,15 @@ class Job(Player):
     size: int
 
     def call(self, test: str, nbytes: int) -> Call:
-        """What does one of CALLS once; it is given the number.
+        """A function that makes one of CALLS once; its argument is the number of the call.
 
         Exchange: each rank sends to the next one and receives from the one before it. Broadcast: each rank is
-        the root in turn, so that none runs ahead.
+        the root in turn, so that no rank runs ahead.
         """
         raise NotImplementedError
 
     def perform(self, order: Order) -> Any:
-        """Of rank 0 alone, of each call: of RUNNING_AHEAD, the mean of as many as there are ranks."""
+        """Rank 0 returns the seconds of each call; for RUNNING_AHEAD, means over as many calls as there are ranks."""
         if order.test not in CALLS:
             return super().perform(order)
         call = self.call(order.test, order.nbytes)

@@ -1,4 +1,4 @@
-"""Two processes with an arena each, ours: the loops, from Python and from C++, of which the difference is what Python costs."""
+"""Two zerohop processes with an arena each: loops in Python and C++; the difference is the cost of Python."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zerohop.bench.side import Side, join
 from zerohop.bench.workers import Player, Workers, serve
 from zerohop.local import Link
 
-BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes of a block
-BY_DEVICE = "p2p=0: the device moves the bytes, as between hosts"  # a setting of ours
+BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes per block
+BY_DEVICE = "p2p=0: the device moves the bytes, as between hosts"  # one of our settings
 SLOT = 1  # the notification slot of the ping-pong, on both sides
 TAG = 7
 
 
 class PythonLoops:
-    """Each returns seconds: of every half round trip, or of the whole."""
+    """Each returns seconds: of every half round trip, or in total."""
 
     def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
         source, target = side.arena[:nbytes], side.remote[:nbytes]
@@ -90,7 +90,7 @@ class PythonLoops:
 
 
 class CppLoops:
-    """The same."""
+    """The same loops in C++."""
 
     def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
         source, target = side.arena[:nbytes], side.remote[:nbytes]
@@ -139,9 +139,9 @@ ONE_SIDED = ("write", "read", *BLOCK_TESTS)
 
 
 class Pair(Player):
-    """One of two ends that are connected, with an arena each.
+    """One of two connected ends, with an arena each.
 
-    p2p: whether memory is copied without the device. memory: where the arena lies, "empty" (that of
+    p2p: whether memory is copied without the device. memory: where the arena lies, "empty" (memory of
     Endpoint.empty) or "numpy" (any array, registered). integrity: whether transfers are checked.
     """
 
@@ -192,7 +192,7 @@ class Pair(Player):
 def entry_of(
     part: str, said: str, device: str | None, nbytes: int, drivers: Sequence[str], **settings: Any
 ) -> Entry:
-    """Ours, of a part that is told apart. settings: of a Pair; by the device without p2p=1."""
+    """Our entry for one part of the report. settings: for a Pair; without p2p=1 by the device."""
     contender = Workers(OURS, 2, partial(Pair, **settings), device, nbytes)
     by_device = not settings.get("p2p")
     return Entry(
@@ -222,13 +222,15 @@ def facts_of(side: Side) -> dict[str, Any]:
 
 
 def connect_tcp(link: Link) -> socket.socket:
-    """A loopback connection between the two workers, and to nobody else: each names its own port."""
+    """A loopback connection between the two workers, and to nobody else: each announces its port."""
     if link.rank == 0:
         with socket.create_server(("127.0.0.1", 0)) as server:
             link.exchange(server.getsockname()[1])
             connection, address = server.accept()
             if link.exchange(None)[1] != address[1]:
-                raise ConnectionError("a stranger connected to the benchmark's TCP port: try again")
+                raise ConnectionError(
+                    "another program connected to the benchmark's TCP port: try again"
+                )
     else:
         port = link.exchange(None)[0]
         connection = socket.create_connection(("127.0.0.1", port))

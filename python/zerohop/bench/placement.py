@@ -1,4 +1,4 @@
-"""Where the ends of a contender run: where the system puts them, on a core each, or all of them on one core."""
+"""Where the ends of a contender run: where the scheduler puts them, on a core each, or all on one core."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ TOPOLOGY = Path("/sys/devices/system/cpu")
 
 
 def possible(placement: str) -> bool:
-    """Whether there are cores enough for two ends."""
+    """Whether there are enough cores for two ends."""
     return placement != APART or len(usable_cores()) > 1
 
 
 def place(placement: str, rank: int) -> None:
-    """Binds this thread, and each thread and program that it starts from now on.
+    """Binds this thread, and every thread and program that it starts later.
 
-    Call it before anything else has threads. Of more ranks than cores several share one.
+    Call it before other threads exist. With more ranks than cores several share one.
     """
     if placement == FREE:
         return
@@ -30,7 +30,7 @@ def place(placement: str, rank: int) -> None:
 
 @contextmanager
 def placed(placement: str, rank: int) -> Iterator[None]:
-    """The programs that this thread starts meanwhile."""
+    """Binds the programs that this thread starts meanwhile."""
     before = os.sched_getaffinity(0)
     place(placement, rank)
     try:
@@ -40,13 +40,13 @@ def placed(placement: str, rank: int) -> Iterator[None]:
 
 
 def usable_cores(topology: Path = TOPOLOGY) -> list[int]:
-    """The processors that this process may use, first one of each core, then their other hardware threads."""
+    """The processors that this process may use, first one per core, then the other hardware threads."""
     usable = sorted(os.sched_getaffinity(0))
     return sorted(usable, key=lambda cpu: (_siblings(topology, cpu).index(cpu), cpu))
 
 
 def _siblings(topology: Path, cpu: int) -> list[int]:
-    """The hardware threads of its core, itself among them ("0,8" or "0-1" in sysfs)."""
+    """The hardware threads of its core, including itself ("0,8" or "0-1" in sysfs)."""
     try:
         text = (topology / f"cpu{cpu}/topology/thread_siblings_list").read_text()
     except OSError:

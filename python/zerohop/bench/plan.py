@@ -1,4 +1,4 @@
-"""What `zerohop bench` asks for, an Order, of whom, a Contender, and which sizes it asks for, and for how long."""
+"""Order, one measurement; Contender, the program measured; and the sizes and times of a benchmark."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 FULL_SIZES = (8, 64, 512, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB, GIB)
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB)
-FULL_SECONDS, QUICK_SECONDS = 0.2, 0.04  # of each turn at a figure, about
+FULL_SECONDS, QUICK_SECONDS = 0.2, 0.04  # approximate time of each turn at a figure
 DRIVERS = ("cpp", "python")
-WINDOW_NBYTES = 32 * MIB  # bandwidth loops keep about so much under way,
-LARGEST_WINDOW = 64  # ... at most so many transfers,
-SMALLEST_WINDOW = 2  # ... and at least so many
-LARGE_NBYTES = 16 * MIB  # beyond, a handful of transfers fills the time of a measurement
+WINDOW_NBYTES = 32 * MIB  # bandwidth loops keep about this much in flight,
+LARGEST_WINDOW = 64  # ... with at most this many transfers
+SMALLEST_WINDOW = 2  # ... and at least this many
+LARGE_NBYTES = 16 * MIB  # above this, a few transfers fill the time of a measurement
 
-Found = dict[str, float]  # a value by metric
+Found = dict[str, float]  # metric: value
 
 
 class PeerFailed(RuntimeError):
-    """A peer that was asked for is missing or failed; the message says what to install or what it said."""
+    """A requested peer is missing or failed; the message has the remedy or the peer's own message."""
 
 
 class FigureFailed(PeerFailed):
-    """A figure was not taken that should have been: no answer came, or an error."""
+    """A figure could not be taken although it should work: no answer, or an error."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Options:
     json_path: Path | None = None
     plot_path: Path | None = None
     placements: tuple[str, ...] = (FREE,)
-    everything_placed: bool = False  # of wait: its jobs, too
-    placement: str = FREE  # of placements, the one that is made ready
-    rings: bool = False  # of gda: where those of a queue pair lie
+    everything_placed: bool = False  # in `wait`: the jobs, too
+    placement: str = FREE  # the current one of placements
+    rings: bool = False  # in `gda`: show where the rings of a queue pair lie
 
 
 class Order(NamedTuple):
-    """One measurement. `nbytes` is the message, or the whole of a write_many; times 0: see `paced`."""
+    """One measurement. `nbytes`: size of the message, or of a whole write_many; times 0: see `paced`."""
 
     test: str
     driver: str
@@ -55,7 +55,7 @@ class Order(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One figure, taken `turns` times by everybody in turn, in each pass. times 0: as often as fills the plan's time."""
+    """One figure, taken by everyone in turn, `turns` times per pass. times 0: as often as fits the plan's time."""
 
     test: str
     nbytes: int
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 
 
 class Contender:
-    """Who measures in one way, ours or a peer's. Each method raises PeerFailed, or RankFailed when it has died."""
+    """A program that is measured, ours or a peer's. Each method raises PeerFailed, or RankFailed if it has died."""
 
     name: str
 
@@ -72,33 +72,33 @@ class Contender:
         raise NotImplementedError
 
     def facts(self) -> Mapping[str, Any]:
-        """For the header of the rows; "device", "route" and "reason" of ours, too."""
+        """For the header of the rows; ours also has "device", "route" and "reason"."""
         raise NotImplementedError
 
     def measure(self, order: Order, seconds: float) -> Found:
         raise NotImplementedError
 
     def pause(self) -> None:
-        """It is others' turn: its processes take no processor until resume()."""
+        """Another contender's turn: its processes use no CPU until resume()."""
 
     def resume(self) -> None: ...
 
     def finish(self) -> None:
-        """An orderly end."""
+        """Ends it in order."""
 
     def close(self) -> None:
-        """An end as it is."""
+        """Ends it at once."""
 
 
 @dataclass(frozen=True)
 class Plan:
     sizes: tuple[int, ...] = ()
-    left_out: tuple[int, ...] = ()  # sizes that memory does not allow
-    seconds: float = 0.0  # of each measurement, about
-    rounds: int = 1  # how often ours and theirs take turns at one figure, in each of two passes
+    left_out: tuple[int, ...] = ()  # sizes that do not fit into memory
+    seconds: float = 0.0  # approximate time of each measurement
+    rounds: int = 1  # turns of each contender at one figure, in each of two passes
 
     def step(self, test: str, nbytes: int) -> Step:
-        """Of large messages a run is long enough to be taken once."""
+        """For large messages one turn is long enough."""
         return Step(test, nbytes, self.rounds if nbytes <= LARGE_NBYTES else 1)
 
 
@@ -108,7 +108,7 @@ def make_plan(
     quick_sizes: tuple[int, ...] = QUICK_SIZES,
     full_sizes: tuple[int, ...] = FULL_SIZES,
 ) -> Plan:
-    """Sizes as asked for, less those of more than `largest` bytes; the smallest stays."""
+    """The requested sizes up to `largest` bytes, and always the smallest one."""
     wanted = options.sizes or (quick_sizes if options.quick else full_sizes)
     sizes = tuple(size for size in wanted if size <= largest) or (min(wanted),)
     return Plan(
@@ -120,12 +120,12 @@ def make_plan(
 
 
 def first_times(test: str, nbytes: int) -> int:
-    """How often a measurement's first run does it: that run learns the pace, and may be enough."""
+    """Repetitions of a measurement's first run, which finds the pace, and may be enough."""
     if test.endswith("latency"):
         return 4 if nbytes <= LARGE_NBYTES else 1
     return window(nbytes) * (2 if nbytes <= LARGE_NBYTES else 1)
 
 
 def window(nbytes: int) -> int:
-    """How many transfers of `nbytes` a bandwidth loop keeps under way."""
+    """How many transfers of `nbytes` a bandwidth loop keeps in flight."""
     return max(SMALLEST_WINDOW, min(LARGEST_WINDOW, WINDOW_NBYTES // max(1, nbytes)))

@@ -1,6 +1,6 @@
-"""The tables over the size of the message, drawn, for a screen and for print.
+"""Draws the tables over the message size, for screen and print.
 
-Who is who is told by colour, marker and dashes together, the same in every panel, and once below them all.
+Each contender has its own colour, marker and dashes, the same in every panel, with one legend below.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from zerohop.bench.tables import Part, Table, columns_of
 from zerohop.host import decimal_bytes, human_bytes, human_seconds
 
 FORMATS = (".png", ".svg", ".pdf")
-COLUMNS = 2  # of panels, where all figures are told together
+COLUMNS = 2  # of panels, if there is a single part
 PANEL_INCHES = (3.7, 2.5)
-DOTS_PER_INCH = 200  # of a .png: sharp on paper at the size it has there
-TITLE_WIDTH = 40  # characters, above a panel
-TICKS = 6  # sizes named on an axis, about
-# Okabe and Ito's colours, which the colour-blind tell apart, and which differ in grey.
+DOTS_PER_INCH = 200  # of a .png: sharp in print
+TITLE_WIDTH = 40  # characters
+TICKS = 6  # approximate number of sizes on an axis
+# Okabe and Ito's colours: distinct for the colour-blind and in grey.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#000000")
 MARKERS = "osD^vPX<>*hp"
 
-Lines = dict[str, dict[int, float]]  # by who was measured, over nbytes
+Lines = dict[str, dict[int, float]]  # contender: nbytes: value
 Panel = tuple[Table, Lines]
 
 
 def check_plot(path: Path) -> None:
-    """Before anything is measured: ValueError if `path` could not be drawn to, with what helps."""
+    """Called before the measurements: raises ValueError with a remedy if `path` cannot be drawn to."""
     if path.suffix.lower() not in FORMATS:
         raise ValueError(f"{str(path)!r} does not end in {', '.join(FORMATS)}")
     try:
@@ -40,7 +40,7 @@ def check_plot(path: Path) -> None:
 
 
 def panels(part: Part) -> list[Panel]:
-    """Of each table with more than one size, what it shows."""
+    """The panel of each table with more than one size."""
     found = []
     for table in part.tables:
         cells = table.cells(part.rows) if table.over_size else {}
@@ -55,7 +55,7 @@ def panels(part: Part) -> list[Panel]:
 
 
 def draw(path: Path, title: str, parts: Sequence[Part]) -> bool:
-    """Writes the plot: parts side by side, or a single one in COLUMNS. False if there is nothing to draw."""
+    """Writes the plot: parts side by side, or a single part in COLUMNS. False if there is nothing to draw."""
     columns = [(part.label, found) for part in parts if (found := panels(part))]
     if not columns:
         return False
@@ -107,7 +107,7 @@ def _style(name: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _label(axes: Any, table: Table, sizes: Sequence[int]) -> None:
-    """Seconds as "10 us", rates as "1 GB/s", at powers of ten, of which at least one is in sight."""
+    """Seconds as "10 us", rates as "1 GB/s", at powers of ten, at least one of which is visible."""
     ticker: Any = importlib.import_module("matplotlib.ticker")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

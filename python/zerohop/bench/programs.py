@@ -1,4 +1,4 @@
-"""Contenders that are other projects' programs: a server and a client on loopback, both bounded in time."""
+"""Contenders that are programs of other projects: a server and a client on loopback, both with a time limit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ Result = TypeVar("Result")
 
 
 class Programs(Contender):
-    """A contender that is run anew for every figure, and idle in between.
+    """A contender that is started again for every figure, and idle in between.
 
-    look: what it is, for the header. tests: what of ours it can do, from nbytes, seconds and a placement.
+    look: returns its facts, for the header. tests: our tests that it can do, each from nbytes, seconds and a placement.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Programs(Contender):
 def lasting(
     run: Callable[[int], tuple[float, Result]], few: int, most: int, seconds: float
 ) -> Result:
-    """What a run of about `seconds` found. A first one of `few` times tells the pace, and may be enough.
+    """The result of a run of about `seconds`. A first run of `few` times finds the pace, and may be enough.
 
-    run: from times, the seconds of each, and the result.
+    run: from times to the seconds of each, and the result.
     """
     each, found = run(few)
     times = min(most, int(seconds / max(each, 1e-7)))
@@ -69,7 +69,7 @@ def require_program(program: str, package: str) -> str:
 
 
 def printed(program: str, option: str, package: str) -> str:
-    """What it prints: its version."""
+    """Its output: the version."""
     command = [require_program(program, package), option]
     return subprocess.run(command, capture_output=True, text=True, check=False).stdout
 
@@ -88,7 +88,7 @@ def run_pair(
     placement: str = FREE,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Starts `server`, runs `client` once its port is open, and returns what the client printed."""
+    """Starts `server`, runs `client` once its port is open, and returns the output of the client."""
     variables = {**os.environ, **(environment or {})}
     name = " ".join(client)
     with placed(placement, 0):
@@ -108,7 +108,7 @@ def run_pair(
                     check=False,
                 )
         except subprocess.TimeoutExpired:
-            raise PeerFailed(f"{name}: no end after {RUN_S:.0f} s") from None
+            raise PeerFailed(f"{name}: still running after {RUN_S:.0f} s") from None
         finally:
             serving.kill()
     if done.returncode != 0:
@@ -122,14 +122,14 @@ def _await_listener(serving: subprocess.Popen[str], port: int) -> None:
     while not _is_listening(port):
         if serving.poll() is not None:
             said = serving.stderr.read() if serving.stderr else ""
-            raise PeerFailed(f"{serving.args!r} ended before it listened: {said[-400:].strip()}")
+            raise PeerFailed(f"{serving.args!r} exited before it listened: {said[-400:].strip()}")
         if time.monotonic() > deadline:
             raise PeerFailed(f"{serving.args!r} did not listen on port {port} in {LISTEN_S:.0f} s")
         time.sleep(0.005)
 
 
 def _is_listening(port: int) -> bool:
-    """Reads the kernel's table: a connection made to find out would be taken for the client's."""
+    """Reads the kernel's table: the server would take a test connection for the client's."""
     for path in (Path("/proc/net/tcp"), Path("/proc/net/tcp6")):
         for line in path.read_text().splitlines()[1:] if path.exists() else ():
             fields = line.split()

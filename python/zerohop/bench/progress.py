@@ -1,6 +1,6 @@
-"""How far a benchmark is, and how long it still takes: a line that changes on a terminal, one now and then elsewhere.
+"""The progress of a benchmark and the time left: a line that changes on a terminal, occasional lines elsewhere.
 
-On stderr, so that stdout has the tables alone, and not of what is done in two seconds.
+It goes to stderr, so that stdout has only the tables, and appears only after two seconds.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ ERASE = "\r\x1b[K"  # of a terminal's line
 
 @final
 class Watch:
-    """A context manager: `expect` says how many steps there are, `at` which one begins.
+    """A context manager: `expect` sets the number of steps, `at` starts one.
 
-    stream: in place of stderr.
+    stream: used instead of stderr.
     """
 
     def __init__(self, title: str, stream: TextIO | None = None) -> None:
@@ -39,7 +39,7 @@ class Watch:
             self._stream.write(ERASE)
 
     def expect(self, steps: int) -> None:
-        """So many from here on; what was before tells nothing of how long each takes."""
+        """The number of steps from here on; the time of earlier ones is ignored."""
         self._begun_steps = time.monotonic()
         self._done, self._total = 0, steps
 
@@ -62,7 +62,7 @@ class Watch:
         self._done += 1
 
     def _left(self, now: float) -> str:
-        """As if each of the steps left took as long as those that are done did."""
+        """Assumes that the remaining steps take as long as those done."""
         if not self._done:
             return ""
         seconds = (now - self._begun_steps) / self._done * (self._total - self._done)

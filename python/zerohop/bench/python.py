@@ -1,4 +1,4 @@
-"""`zerohop bench python`: what calls cost from Python, beside the same from C++, by p2p and by the device."""
+"""`zerohop bench python`: the cost of calls from Python, next to the same from C++, by p2p and by the device."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from zerohop.bench.targets import Of, Target
 from zerohop.host import available_memory
 
 QUICK_SIZES = (8, 4 * KIB)
-FULL_SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB)  # beyond, bytes cost more than calls
-SHARE_OF_FREE = 0.05  # of memory, for half an arena
+FULL_SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB)  # above this, bytes cost more than calls
+SHARE_OF_FREE = 0.05  # of free memory, for half an arena
 PARTS = {"p2p": "by p2p: the CPU copies in the call", "device": "by the device"}
 LATENCIES = ("latency", "send_latency")
 SAID = {
@@ -24,8 +24,8 @@ SAID = {
     "write_and_await": "await peer.write(...)",
     "read_and_wait": "peer.read(...).wait()",
     "notify": "peer.notify, not waited for",
-    "wait_notify": "ep.wait_notify of what is there",
-    "register_again": "ep.register of what is registered",
+    "wait_notify": "ep.wait_notify, already notified",
+    "register_again": "ep.register, already registered",
 }
 TABLES = (
     over_sizes("latency", "write + notify and wait_notify, half round trip", "p50"),

@@ -1,4 +1,4 @@
-"""`zerohop bench registration`: what it costs to register memory, by size, the first time and again."""
+"""`zerohop bench registration`: the cost of registering memory, by size, the first time and again."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from zerohop.host import available_memory, has_torch
 from zerohop.local import Link
 
 QUICK_SIZES = (4 * KIB, MIB, 64 * MIB)
-SHARE_OF_FREE = 0.1  # of memory, for one array
+SHARE_OF_FREE = 0.1  # of free memory, for one array
 VIEWS = 10_000  # of one tensor, each registered
 ROW_NBYTES = 64
-TRIES = 20  # of one turn, for as long as that lasts at most:
+TRIES = 20  # at most, per turn; a turn lasts at most:
 TRIES_S = 0.2
 HOST, CACHED, UNCACHED = "host", "cuda:0, cached", "cuda:0, no cache"
 LABELS = {
-    HOST: "memory of the host",
-    CACHED: "memory of a GPU, with the cache of registrations",
-    UNCACHED: "memory of a GPU, without it",
+    HOST: "host memory",
+    CACHED: "GPU memory, with the registration cache",
+    UNCACHED: "GPU memory, without it",
 }
-NO_GPU = "no GPU is visible to the driver: memory of the host alone is registered"
+NO_GPU = "no GPU is visible to the driver: only host memory is registered"
 SIZED = ("fresh", "again")
 VIEW_TESTS = {
     ("view_numpy", ROW_NBYTES): "any view, numpy",
@@ -42,10 +42,10 @@ VIEW_TESTS = {
 }
 VIEWS_TESTS = {("views_numpy", ROW_NBYTES): "numpy", ("views_torch", ROW_NBYTES): "torch"}
 TABLES = (
-    over_sizes("fresh", "register what is not registered", "register"),
-    over_sizes("fresh", "let go of it: close", "close"),
-    over_sizes("again", "register what is registered", "register"),
-    listed("arrays that are registered already", "register", VIEW_TESTS),
+    over_sizes("fresh", "register new memory", "register"),
+    over_sizes("fresh", "close it", "close"),
+    over_sizes("again", "register registered memory", "register"),
+    listed("arrays that are already registered", "register", VIEW_TESTS),
     listed(f"{VIEWS} views of one array, all of them", "register", VIEWS_TESTS),
 )
 # "registering an already registered tensor, or any view of it, at most 2 us"; "10 000 views in under 50 ms"
@@ -67,7 +67,7 @@ def make(options: Options) -> Suite:
         entries.append(_ours(CACHED, options, 0, {}))
         entries.append(_ours(UNCACHED, options, 0, {"registration_cache": 0}))
     else:
-        absences.note(OURS, "memory of a GPU", NO_GPU)
+        absences.note(OURS, "GPU memory", NO_GPU)
     if "raw" in options.peers:
         entries.append(Entry("raw", Workers("raw", 1, Raw, options.device), route="ibv_reg_mr"))
     return Suite(
@@ -94,7 +94,7 @@ def _ours(memory: str, options: Options, gpu: int | None, knobs: dict[str, int])
 
 
 class Registrar(Player):
-    """One Endpoint, alone. gpu: the ordinal of the GPU whose memory it is; None: the host's."""
+    """A single Endpoint. gpu: the ordinal of the GPU whose memory is registered; None: host memory."""
 
     def __init__(
         self, link: Link, device: str | None, gpu: int | None, knobs: dict[str, Any]
@@ -121,7 +121,7 @@ class Registrar(Player):
         if not self._on_host or (framework == "torch" and not has_torch()):
             return {}
         table = _table(framework)
-        views = [table[i] for i in range(VIEWS)]  # they exist before the clock runs
+        views = [table[i] for i in range(VIEWS)]  # made before the clock runs
         with register(table):
             if kind == "view":
                 return {"register": per_call(lambda: register(views[VIEWS // 2]))}
@@ -133,10 +133,10 @@ class Registrar(Player):
 
 
 class Raw(Player):
-    """The same memory by a bare ibv_reg_mr of the same device."""
+    """The same memory with a bare ibv_reg_mr on the same device."""
 
     def __init__(self, link: Link, device: str | None) -> None:
-        with zh.Endpoint(device) as endpoint:  # chooses, if nothing is named
+        with zh.Endpoint(device) as endpoint:  # chooses the device if none is named
             name = endpoint.device.split(",")[0]
         self._domain = verbs.Device(name).pd()
 
@@ -144,7 +144,7 @@ class Raw(Player):
         return costs(lambda: _pages(nbytes), self._domain.register)
 
     def again(self, nbytes: int, times: int) -> Found:
-        """ibv_reg_mr knows no again: it pins the pages once more."""
+        """ibv_reg_mr has no cache: it pins the pages again."""
         array = _pages(nbytes)
         region = self._domain.register(array)
         found = costs(lambda: array, self._domain.register)
@@ -153,7 +153,7 @@ class Raw(Player):
 
 
 def costs(make: Callable[[], Any], register: Callable[[Any], Any]) -> Found:
-    """Medians of registering what `make` gives, and of closing that."""
+    """Medians of registering the result of `make`, and of closing it."""
     registering, closing = [], []
     until = time.perf_counter() + TRIES_S
     for _ in range(TRIES):
@@ -170,7 +170,7 @@ def costs(make: Callable[[], Any], register: Callable[[Any], Any]) -> Found:
 
 
 def _pages(nbytes: int) -> np.ndarray[Any, Any]:
-    return np.ones(nbytes, np.uint8)  # every page is there: to make it is not what is measured
+    return np.ones(nbytes, np.uint8)  # every page is touched: allocation is not measured
 
 
 def _table(framework: str) -> Any:
@@ -181,6 +181,6 @@ def _table(framework: str) -> Any:
 
 
 def _gpu_arrays(gpu: int) -> Callable[[int], Any]:
-    """PyTorch's, whose allocator gives the same memory again, which the cache knows."""
+    """PyTorch tensors: its allocator returns the same memory again, which is in the cache."""
     torch = torch_with_gpus()
     return lambda nbytes: torch.ones(nbytes, dtype=torch.uint8, device=f"cuda:{gpu}")

@@ -1,4 +1,4 @@
-"""The shape of every benchmark's figures: one list of flat rows, the first a header of machine facts."""
+"""The format of all figures: one list of flat rows, the first a header of machine facts."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ from zerohop.bench.placement import FREE
 from zerohop.host import available_memory, cpu_model, usable_cores
 
 OURS = "zerohop"
-UNSTEADY = 0.2  # of the lesser of two values, by which they may differ
-DRIVERS = {"cpp": "C++", "python": "Python", "kernel": "kernel"}  # which loop drove it
+UNSTEADY = 0.2  # two values may differ by this part of the lesser
+DRIVERS = {"cpp": "C++", "python": "Python", "kernel": "kernel"}  # the loop that drove it
 
 
 @dataclass(frozen=True)
 class Row:
-    """One figure. Times are in "s", rates in "B/s" and "1/s", sizes in "B"; nbytes is 0 where none applies."""
+    """One figure. Times are in "s", rates in "B/s" and "1/s", sizes in "B"; nbytes is 0 if none applies."""
 
     suite: str
     test: str
     route: str
     device: str
     memory: str
-    driver: str  # of DRIVERS
+    driver: str  # a key of DRIVERS
     nbytes: int
     impl: str  # OURS or the name of a peer
     metric: str
     value: float
     unit: str
-    turns: int = 1  # how often it was taken: value is the median
-    spread: float = 0.0  # half of what lies between the least and the greatest of them
+    turns: int = 1  # how often it was taken; value is the median
+    spread: float = 0.0  # half the difference between the least and the greatest of them
     placement: str = FREE  # of the ends: see placement.py
-    steady: bool = True  # whether it was the same, within UNSTEADY, when it was taken again
+    steady: bool = True  # whether the second pass agreed within UNSTEADY
 
 
 def header(suite: str, versions: Mapping[str, Any]) -> dict[str, Any]:
-    """The first row: what ran where. `versions`: those of the peers in the run, and what else is to be kept."""
+    """The first row: the machine and the software. `versions`: of the peers in the run, and other facts to keep."""
     return {
         "suite": suite,
         "test": "header",
@@ -62,9 +62,9 @@ def header(suite: str, versions: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def settled(passes: Sequence[Sequence[Row]]) -> list[Row]:
-    """One row for each figure: the median of its values, and whether those of one pass and of the other agree.
+    """One row for each figure: the median of its values, and whether the two passes agree.
 
-    One that a pass alone has is not known to be steady.
+    A figure that only one pass has does not count as steady.
     """
     values: dict[Row, list[list[float]]] = {}
     for number, rows in enumerate(passes):
@@ -89,17 +89,17 @@ def _settled(row: Row, taken: Sequence[Sequence[float]]) -> Row:
 
 
 def write_json(path: Path, head: dict[str, Any], rows: Iterable[Row]) -> None:
-    """Writes [head, row, row, ...], one row a line, so that two runs can be compared by eye."""
+    """Writes [head, row, row, ...], one row a line, so that two runs can be compared line by line."""
     lines = [json.dumps(row) for row in (head, *map(dataclasses.asdict, rows))]
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 def read_json(path: Path) -> tuple[dict[str, Any], list[Row]]:
-    """What `write_json` wrote: the header and the rows. Raises ValueError for other files."""
+    """Reads the header and rows that `write_json` wrote. Raises ValueError for other files."""
     try:
         head, *rows = json.loads(path.read_text())
         if not isinstance(head, dict) or head["test"] != "header":
-            raise ValueError("its first row is no header")
+            raise ValueError("its first row is not a header")
         return head, [Row(**fields) for fields in rows]
     except (TypeError, KeyError, ValueError) as error:
         raise ValueError(f"{str(path)!r} has no rows of zerohop bench --json: {error}") from None
@@ -114,7 +114,7 @@ class Figures:
     def by_size(
         self, test: str, metric: str, impl: str = OURS, driver: str | None = None
     ) -> dict[int, float]:
-        """The values over the size of the message, in rising order; driver None: whichever there is."""
+        """The values over the size of the message, in rising order; driver None: any."""
         found = {
             nbytes: row.value
             for (*what, loop, nbytes), row in self._rows.items()

@@ -1,8 +1,8 @@
-"""What every command of `zerohop bench` is made of: steps, and who takes each of them in turn.
+"""The common part of all commands of `zerohop bench`: steps, and the contenders that take each of them in turn.
 
 Ours and theirs alternate at every figure of one run, so that a machine that warms up, throttles or gets
-other work shifts all of them; whose turn it is not is stopped. All figures are taken, and then all of them again:
-those that differ are marked. Who is missing, fails or hangs is told in a sentence and left out from there on.
+other work affects all of them; the others are stopped meanwhile. All figures are taken twice, and figures that
+differ are marked. A contender that is missing, fails or hangs is reported and left out from then on.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from zerohop.host import human_bytes
 from zerohop.local import RankFailed
 
 ONE_CORE = "this process may use one core"
-PASSES = 2  # over all steps
+PASSES = 2  # passes over all steps
 UNITS = {"bandwidth": "B/s", "rate": "1/s", "rss_per_peer": "B"}  # other metrics are seconds
-ENDING = "its orderly end"
+ENDING = "its shutdown"
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Who takes a step: `contender` under the name `impl`, once by each of `drivers`.
+    """One contender in a step: `contender` under the name `impl`, once with each of `drivers`.
 
-    memory, route: of the rows. route of ours, if empty: what the contender's facts say; must_go: what they have to say.
-    tests: its name of each test that it takes. None: all, by their own names; a contender may yet refuse.
-    needed: without its facts there is nothing to measure. settings: what is set for it that users do not set by themselves.
+    memory, route: of the rows. An empty route of ours comes from the contender's facts, which must match must_go.
+    tests: the contender's name for each test that it takes. None: all, by their own names; a contender may still refuse.
+    needed: without its facts nothing can be measured. settings: those that users would not set themselves.
     """
 
     impl: str
@@ -51,7 +51,7 @@ class Entry:
     needed: bool = False
     must_go: str = ""
     settings: str = ""
-    label: str = ""  # who it is in what is told, where the impl says too little
+    label: str = ""  # name in reports, if the impl is not clear enough
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Entry:
 
 
 class Absences:
-    """Who was not measured, where and why: (entry, test or "" for all) -> a sentence.
+    """Contenders that were not measured, where and why: (entry, test or "" for all) -> a sentence.
 
     failures: those that make the run a failure.
     """
@@ -74,8 +74,8 @@ class Absences:
     def covers(self, name: str, test: str) -> bool:
         return (name, "") in self.reasons or (name, test) in self.reasons
 
-    def told(self) -> list[dict[str, str]]:
-        """Those with a reason to tell, for the header of the rows."""
+    def as_rows(self) -> list[dict[str, str]]:
+        """Those with a reason, for the header of the rows."""
         return [
             {"impl": name, "test": test, "reason": reason}
             for (name, test), reason in self.reasons.items()
@@ -85,11 +85,11 @@ class Absences:
 
 @dataclass(frozen=True)
 class Suite:
-    """What a command measures, and what is told of it.
+    """What a command measures and reports.
 
-    parts: what is told apart, by the memory of its rows; those of the memory `shared` stand in each of them.
-    targets: of each part. facts: those that are known before. warm: every step once more before, untimed.
-    tell: in place of parts, of the rows of all placements. rings: what is told in the end of gda's, by their places.
+    parts: reported separately, by the memory of their rows; rows of the memory `shared` appear in each of them.
+    targets: of each part. facts: those known in advance. warm: run every step once before, untimed.
+    make_part: makes the parts instead, from the rows of all placements. rings: the final report of gda, by place of the rings.
     """
 
     name: str
@@ -103,12 +103,12 @@ class Suite:
     facts: Mapping[str, Any] = field(default_factory=dict)
     absences: Absences = field(default_factory=Absences)
     warm: bool = False
-    tell: Callable[[Sequence[Row]], Part] | None = None
+    make_part: Callable[[Sequence[Row]], Part] | None = None
     rings: Callable[[Sequence[Row], Mapping[str, Any]], Mapping[str, str]] | None = None
 
-    def told(self, rows: Sequence[Row], placements: Sequence[str]) -> list[Part]:
-        if self.tell is not None:
-            return [self.tell(rows)]
+    def report_parts(self, rows: Sequence[Row], placements: Sequence[str]) -> list[Part]:
+        if self.make_part is not None:
+            return [self.make_part(rows)]
         found = []
         for placement in placements:
             here = [row for row in rows if row.placement == placement]
@@ -125,7 +125,7 @@ Make = Callable[[Options], Suite]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows measured before a failure are told as well. `facts` go into the header of the rows."""
+    """Rows measured before a failure are reported as well. `facts` go into the header of the rows."""
 
     suite: str = ""
     left_out: Sequence[int] = ()
@@ -137,11 +137,11 @@ class Outcome:
 
 
 def run_suite(make: Make, options: Options, console: Console) -> bool:
-    """Measures, prints the tables, writes the files that are asked for; False when ours failed at anything."""
+    """Measures, prints the tables, writes the requested files; False if ours failed anywhere."""
     outcome = conduct(make, options)
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
     if outcome.left_out:
-        say(f"Left out for want of memory: {', '.join(map(human_bytes, outcome.left_out))}.")
+        say(f"Left out for lack of memory: {', '.join(map(human_bytes, outcome.left_out))}.")
     for part in outcome.parts if outcome.rows else ():
         print_part(part, console)
     if not all(row.steady for row in outcome.rows):
@@ -182,7 +182,7 @@ def conduct(make: Make, options: Options) -> Outcome:
     suite = suites[0]
     facts = dict(suite.facts)
     failures = []
-    told = [
+    missing = [
         {"impl": "everybody", "test": placement, "reason": ONE_CORE}
         for placement in options.placements
         if placement not in placements
@@ -194,15 +194,17 @@ def conduct(make: Make, options: Options) -> Outcome:
             except (PeerFailed, RankFailed) as error:
                 failures.append(str(error))
             failures += each.absences.failures
-            told += [absence for absence in each.absences.told() if absence not in told]
+            missing += [absence for absence in each.absences.as_rows() if absence not in missing]
     if suite.rings is not None:
         facts["rings"] = suite.rings(rows, facts)
-    parts = suite.told(rows, placements)
-    return Outcome(suite.name, suite.plan.left_out, rows, parts, facts, "; ".join(failures), told)
+    parts = suite.report_parts(rows, placements)
+    return Outcome(
+        suite.name, suite.plan.left_out, rows, parts, facts, "; ".join(failures), missing
+    )
 
 
 class Runner:
-    """`rows` gathers the figures in the order of measurement, `facts` what the contenders say of themselves."""
+    """`rows` has the figures in the order of measurement, `facts` the facts of the contenders."""
 
     def __init__(
         self, suite: Suite, placement: str, rows: list[Row], facts: dict[str, Any]
@@ -212,7 +214,7 @@ class Runner:
         self._rows = rows
         self._facts = facts
         self._absences = suite.absences
-        self._own: dict[str, Mapping[str, Any]] = {}  # by the entries' names
+        self._own: dict[str, Mapping[str, Any]] = {}  # by name of the entry
         firsts = {entry.contender: entry for entry in reversed(suite.entries)}
         self._firsts = list(reversed(firsts.values()))  # each contender's first entry
 
@@ -240,7 +242,7 @@ class Runner:
                 self._guarded(entry, ENDING, entry.contender.finish)
 
     def _guarded(self, entry: Entry, test: str, act: Callable[[], Result]) -> Result | None:
-        """What `act` returns; None, and a note why, where a peer cannot. Raises RankFailed of ours alone."""
+        """Returns the result of `act`; None, and a note with the reason, if a peer fails. Raises RankFailed only for ours."""
         ours = entry.contender.name == OURS
         try:
             return act()
@@ -254,13 +256,13 @@ class Runner:
             said = " ".join(str(error).split())[:300]  # one line, for a table
             if test == ENDING:
                 self._absences.note(entry.name, ENDING, said)
-            else:  # what was measured before stays
+            else:  # earlier figures stay
                 self._absences.note(entry.name, "", f"from {test} on: {said}" if test else said)
             entry.contender.close()
         return None
 
     def _act(self, entry: Entry, test: str, act: Callable[[], Result]) -> Result | None:
-        """Its processes run meanwhile, those of all others do not."""
+        """Only its own processes run meanwhile."""
         entry.contender.resume()
         try:
             return self._guarded(entry, test, act)
@@ -301,22 +303,22 @@ class Runner:
         if test is None or self._absences.covers(entry.name, ""):
             return rows
         for driver in entry.drivers:
-            told = test if len(entry.drivers) == 1 else f"{test} from {driver}"
-            if self._absences.covers(entry.name, told):
+            name = test if len(entry.drivers) == 1 else f"{test} from {driver}"
+            if self._absences.covers(entry.name, name):
                 continue
             order = Order(test, driver, step.nbytes, step.times)
             act = partial(entry.contender.measure, order, self._suite.plan.seconds)
-            found = self._act(entry, told, act)
+            found = self._act(entry, name, act)
             rows += [self._row(entry, step, driver, *item) for item in (found or {}).items()]
         if rows and entry.settings:
-            self._tell_settings(entry)
+            self._record_settings(entry)
         return rows
 
-    def _tell_settings(self, entry: Entry) -> None:
-        """Once for a peer that has the same everywhere."""
-        told: dict[str, str] = self._facts.setdefault("settings", {})
-        same = entry.impl != OURS and told.get(entry.impl, entry.settings) == entry.settings
-        told[entry.impl if same else entry.name] = entry.settings
+    def _record_settings(self, entry: Entry) -> None:
+        """Once for a peer with the same settings everywhere."""
+        recorded: dict[str, str] = self._facts.setdefault("settings", {})
+        same = entry.impl != OURS and recorded.get(entry.impl, entry.settings) == entry.settings
+        recorded[entry.impl if same else entry.name] = entry.settings
 
     def _row(self, entry: Entry, step: Step, driver: str, metric: str, value: float) -> Row:
         own = self._own[entry.name] if entry.impl == OURS else {}

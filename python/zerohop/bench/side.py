@@ -1,4 +1,4 @@
-"""One of two connected processes, as the loops have it."""
+"""One of two connected processes, as the loops see it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from zerohop.local import Link
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two workers. Every test moves bytes between the beginnings of the two arenas."""
+    """One of the two workers. Every test moves bytes between the starts of the two arenas."""
 
     first: bool  # begins the ping-pong, and is the active one elsewhere
     endpoint: zh.Endpoint
@@ -19,12 +19,12 @@ class Side:
     remote: zh.RemoteMemory
 
     def inbox(self, nbytes: int) -> slice:
-        """Where a write lands that nothing announces: away from where it comes from, on both sides."""
+        """Where a write without notification lands: apart from its source, on both sides."""
         half = self.arena.nbytes // 2
         return slice(half, half + nbytes)
 
     def pairs(self, block: int, count: int) -> list[tuple[zh.Memory, zh.RemoteMemory]]:
-        """`count` blocks of `block` bytes, each written to another place than it comes from."""
+        """`count` blocks of `block` bytes, each written to another place than its source."""
         places = [(7 * i + 3) % count for i in range(count)]  # 7 and a power of two: a permutation
         return [
             (

@@ -16,10 +16,8 @@ from zerohop.host import available_memory
 SIZED_TESTS = ("latency", "write", "read", "send")
 FULL_BLOCKS, QUICK_BLOCKS = (16, 256, 4096), (256,)  # of a write_many
 FULL_IDLE, QUICK_IDLE = (100, 1000), (100,)  # Peers
-SHARE_OF_FREE = (
-    0.2  # of memory, for an arena: two workers hold one each; the peers' processes need as much
-)
-TCP_TESTS = {"latency": "tcp_latency", "write": "tcp_stream"}  # ours: those of a plain socket
+SHARE_OF_FREE = 0.2  # of free memory, for an arena: two workers hold one each; the peers' processes need as much
+TCP_TESTS = {"latency": "tcp_latency", "write": "tcp_stream"}  # our test: that of a plain socket
 IDLE_TESTS = {f"idle_peers_{count}": f"idle_peers_{count}" for count in FULL_IDLE}
 
 TABLES = (

@@ -1,4 +1,4 @@
-"""Processes that are stopped while it is not their turn must not be left behind."""
+"""Ensures that processes that are stopped between turns are not left behind."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ DIES_WITH_PARENT = (
     sys.executable,
     "-I",
     __file__,
-)  # before a command line: a program of which this holds
+)  # prefix of a command line: the program dies with its parent
 
 
 def die_with_parent() -> None:
-    """This process is killed when its parent is: one that is stopped would not notice, and stay for ever."""
+    """Kills this process when its parent dies; a stopped process would not notice, and stay for ever."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0):
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")

@@ -1,4 +1,4 @@
-"""The closing tables of a benchmark: ours beside theirs, with ratios, the targets, and who was missing."""
+"""The closing tables of a benchmark: ours next to theirs, with ratios, the targets, and the missing contenders."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerohop.bench.targets import Verdict
 from zerohop.host import human_bytes, human_seconds
 
 MARKS = {True: "[green]met[/]", False: "[bold red]missed[/]", None: "[yellow]not measured[/]"}
-BELOW = {"p50": "p99", "per_call": "p99"}  # what a cell shows below what it is of
+BELOW = {"p50": "p99", "per_call": "p99"}  # what a cell shows below its metric
 TITLED = {
     "bandwidth": ", GB/s",
     "rate": ", millions a second",
@@ -23,15 +23,15 @@ TITLED = {
     "per_call": ": median, below it p99",
 }
 UNSTEADY_MARK = "~"
-UNSTEADY_NOTE = f"{UNSTEADY_MARK} taken twice, with all others in between, it differed by more than {UNSTEADY:.0%}."
+UNSTEADY_NOTE = f"{UNSTEADY_MARK} taken twice, with all others in between, the figure differed by more than {UNSTEADY:.0%}."
 Cells = dict[str, dict[str, Row]]  # line: column: figure
 
 
 @dataclass(frozen=True)
 class Table:
-    """What a table shows of a metric, and where. line: which one a row is in, if any. column: unless it is who measured.
+    """The layout of a table. line: the line of a row, if any. column: the column of a row; default: the contender.
 
-    over_size: a line is a size, so that it can be drawn, too.
+    over_size: each line is a size, so the table can also be drawn.
     """
 
     title: str
@@ -41,7 +41,7 @@ class Table:
     over_size: bool = False
 
     def cells(self, rows: Iterable[Row], metric: str = "") -> Cells:
-        """Lines and columns in the order of measurement. metric: another one than its own."""
+        """Lines and columns in the order of measurement. metric: another metric than the table's."""
         here = [row for row in rows if self.line(row) is not None]
         column = self.column or _who(here)
         found: Cells = {}
@@ -52,7 +52,7 @@ class Table:
 
 
 def over_sizes(test: str, title: str, metric: str = "bandwidth") -> Table:
-    """A line for each size of the test."""
+    """A table with a line for each size of the test."""
 
     def line(row: Row) -> str | None:
         return human_bytes(row.nbytes) if row.test == test else None
@@ -61,12 +61,12 @@ def over_sizes(test: str, title: str, metric: str = "bandwidth") -> Table:
 
 
 def listed(title: str, metric: str, lines: Mapping[tuple[str, int], str]) -> Table:
-    """A line for each test and size, with what it says."""
+    """A table with a line for each test and size, and its label."""
     return Table(title, metric, lambda row: lines.get((row.test, row.nbytes)))
 
 
 def _who(rows: Sequence[Row]) -> Callable[[Row], str]:
-    """Who measured it: of ours, the driver, unless several have a line each."""
+    """Columns by contender; ours by driver, if there are several."""
     drivers: dict[tuple[str, int], set[str]] = {}
     for row in rows:
         if row.impl == OURS:
@@ -79,17 +79,17 @@ def _who(rows: Sequence[Row]) -> Callable[[Row], str]:
 
 @dataclass(frozen=True)
 class Part:
-    """Rows that are told together; `label` says what is ours in them where there are several."""
+    """Rows that are reported together; `label` names ours if there are several parts."""
 
     label: str
     rows: Sequence[Row]
     tables: Sequence[Table]
     judged: Sequence[Verdict]
-    placement: str = ""  # of the ends, where it is one
+    placement: str = ""  # of the ends, if there is only one
 
 
 def columns_of(cells: Cells) -> list[str]:
-    """In the order of the line that has most of them."""
+    """Columns in the order of the line that has most of them."""
     most = max(cells.values(), key=len, default={})
     return list(dict.fromkeys(name for line in (most, *cells.values()) for name in line))
 
@@ -112,7 +112,7 @@ def print_part(part: Part, console: Console) -> None:
 
 
 def _print_table(table: Table, cells: Cells, below: Cells, ends: str, console: Console) -> None:
-    """Narrow, as many columns have to fit, and no digit is left out."""
+    """Narrow, because many columns must fit and no digit may be cut."""
     columns = columns_of(cells)
     first = columns[0]
     others = [name for name in columns[1:] if name != DRIVERS["python"]]
@@ -137,7 +137,7 @@ def _print_table(table: Table, cells: Cells, below: Cells, ends: str, console: C
 
 
 def cell(row: Row) -> str:
-    """Its value, and a mark if that was another when it was taken again."""
+    """The value, with a mark if it is unsteady."""
     mark = "" if row.steady else UNSTEADY_MARK
     if row.metric == "bandwidth":
         return f"{mark}{row.value / 1e9:.3g}"
@@ -149,7 +149,7 @@ def _ratio(ours: Row | None, theirs: Row | None) -> str:
 
 
 def print_absences(absences: Sequence[Mapping[str, str]], console: Console) -> None:
-    """A sentence for each who was not measured: "impl", "test" (empty: everywhere), "reason"."""
+    """A sentence for each contender that was not measured: "impl", "test" (empty: everywhere), "reason"."""
     if not absences:
         return
     grid = Grid(title="not available", title_justify="left")

@@ -1,4 +1,4 @@
-"""What the figures should be: each Target is a line of the issue that asked for what it judges."""
+"""Targets for the figures: each Target is a line of the issue that asked for the feature."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def up_from(nbytes: int) -> Container[int]:
 class Verdict:
     target: str
     measured: str
-    met: bool | None  # None: it was not measured, or is not judged
-    unjudged: str = ""  # why what was measured is not judged
+    met: bool | None  # None: not measured, or not judged
+    unjudged: str = ""  # why the measured figure is not judged
 
 
 class Of(NamedTuple):
-    """A figure at every size. driver None: whichever there is."""
+    """A figure at every size. driver None: any."""
 
     test: str
     metric: str = "bandwidth"
@@ -37,9 +37,9 @@ class Of(NamedTuple):
 
 @dataclass(frozen=True)
 class Target:
-    """What `said` names is at most `bound`, or at least: of those sizes the one where it is worst.
+    """The figure named `said` must be at most (or at least) `bound`, at the worst of the sizes.
 
-    It is the figure `of`, or what `by` makes of that and of another one.
+    It is the figure `of`, or combined by `by` with another one.
     """
 
     said: str
@@ -81,7 +81,7 @@ class Target:
 
 
 def verdicts(targets: Sequence[Target], rows: Iterable[Row]) -> list[Verdict]:
-    """None is judged where one GPU had both ends: it gives processes turns of milliseconds, and copies within itself."""
+    """With both ends on one GPU none is judged: processes take turns of milliseconds, and copies stay inside it."""
     rows = list(rows)
     found = [target.judge(Figures(rows)) for target in targets]
     if any(len(ends := row.memory.split(" -> ")) == 2 and ends[0] == ends[1] for row in rows):

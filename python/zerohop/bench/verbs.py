@@ -35,17 +35,17 @@ from zerohop.host import available_memory
 from zerohop.local import Link
 
 QUEUE_PAIRS = 4
-SEND_DEPTH, RECEIVE_DEPTH = 128, 256  # of each queue pair; bandwidth loops post fewer sends
+SEND_DEPTH, RECEIVE_DEPTH = 128, 256  # per queue pair; bandwidth loops post fewer sends
 INLINE_NBYTES = 64
 ATOMIC_NBYTES = 8
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB)
-SHARE_OF_FREE = 0.1  # of memory, for each of the two arenas' halves
+SHARE_OF_FREE = 0.1  # of free memory, for each half of the two arenas
 PING_PONG = "ping_pong_latency"
 
 
 @dataclass(frozen=True)
 class Test:
-    """What is posted, of `operation`; on so many queue pairs by turns. said: of its table over sizes."""
+    """Posts `operation`, on `queue_pairs` queue pairs in turn. said: title of its table over sizes."""
 
     operation: str
     said: str = ""
@@ -87,7 +87,7 @@ TABLES = (
             ("compare_swap_latency", ATOMIC_NBYTES): "compare_swap",
         },
     ),
-    listed("atomics under way at once", "rate", {("fetch_add_rate", ATOMIC_NBYTES): "fetch_add"}),
+    listed("atomics in flight", "rate", {("fetch_add_rate", ATOMIC_NBYTES): "fetch_add"}),
 )
 
 
@@ -111,7 +111,7 @@ def steps(plan: Plan) -> list[Step]:
 
 
 def choose_device(name: str | None) -> str:
-    """The one that is named, if it can be opened, or else that of an Endpoint. Raises PeerFailed."""
+    """The named device, if it can be opened, else that of an Endpoint. Raises PeerFailed."""
     try:
         if name is not None:
             return verbs.Device(name).name
@@ -122,7 +122,7 @@ def choose_device(name: str | None) -> str:
 
 
 class End(Player):
-    """Rank 0 posts; rank 1 owns what is written and read, and receives. Both play the ping-pong."""
+    """Rank 0 posts; rank 1 owns the remote memory, and receives. Both take part in the ping-pong."""
 
     def __init__(self, link: Link, device: str, arena_nbytes: int) -> None:
         self._link = link
@@ -176,13 +176,13 @@ class End(Player):
             self._link.exchange(None)
             return self._ping_pong(order)
         if self._first:
-            self._link.exchange(None)  # what it sends into is posted
+            self._link.exchange(None)  # the receives are posted
             return self._latency(test, order) if latency else self._stream(test, order)
         seconds = self._receive(order) if test.operation == "send" else self._link.exchange(None)
         return () if latency else seconds if isinstance(seconds, float) else 0.0
 
     def _request(self, test: Test, nbytes: int) -> tuple[list[Any], dict[str, Any]]:
-        """The arguments of post_send. Writes go to the other side's second half, which nobody reads."""
+        """The arguments of post_send. Writes go to the other side's second half, which is not read."""
         arguments: dict[str, Any] = {}
         if test.inline:
             arguments["inline"] = True
@@ -221,7 +221,7 @@ class End(Player):
         return time.perf_counter() - begin
 
     def _receive(self, order: Order) -> float:
-        """As many receives as there is room for are posted before the other side may begin."""
+        """Posts as many receives as fit before the other side may begin."""
         pair, queue = self._pairs[0], self._receives
         landing = self._region[self._half : self._half + order.nbytes]
         posted = min(order.times, RECEIVE_DEPTH)
@@ -257,7 +257,7 @@ class End(Player):
 
 
 def take(queue: verbs.CompletionQueue) -> int:
-    """Polls until there are completions, and says how many. Raises FigureFailed for one that failed."""
+    """Polls until there are completions, and returns how many. Raises FigureFailed if one failed."""
     until = time.monotonic() + LOOP_TIMEOUT_S
     while True:
         for _ in range(LOOKS):

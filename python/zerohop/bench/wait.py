@@ -1,4 +1,4 @@
-"""`zerohop bench wait`: how long two processes, and the ranks of a job, wait for each other, wherever they run."""
+"""`zerohop bench wait`: how long two processes, and the ranks of a job, wait for each other, by placement."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from zerohop.bench.workers import Player, Workers
 from zerohop.host import human_bytes, human_seconds
 from zerohop.local import Link
 
-QUICK_SECONDS = 0.1  # a time slice or two of each rank: several of a job share a core
+QUICK_SECONDS = 0.1  # one or two time slices per rank: several ranks share a core
 NBYTES = 8
 LATENCY = "latency"
-CALLS = {  # those of which the bytes count, with their sizes
+CALLS = {  # calls that depend on the size, with their sizes
     "barrier": (0,),
     "exchange": (NBYTES,),
     "all_to_all": (NBYTES,),
@@ -43,7 +43,7 @@ JOBS = (2, 4, 8)  # ranks
 SOFT = "soft0"
 YIELDS = {"OMPI_MCA_mpi_yield_when_idle": "1"}
 MPI_SETTINGS = " ".join((*(f"{name}={value}" for name, value in YIELDS.items()), mpi.SETTINGS))
-POLLS = 8  # of a socket, before each sched_yield
+POLLS = 8  # polls of a socket before each sched_yield
 POLLED_S = 200e-6  # then a wait blocks
 # "on one core: p2p within 1.5 of a pipe ping-pong of two processes pinned there, soft0 within 1.5 of a bare TCP one
 # under the same policy"
@@ -53,7 +53,7 @@ FREE_JOBS = (("mpi", 1.5), ("gloo", 1.0))
 
 
 def make(options: Options) -> Suite:
-    """The ping-pong in every placement; the jobs where the system puts them, unless all are asked for."""
+    """The ping-pong in every placement; the jobs unpinned, unless all placements are requested."""
     entries = _pairs(options)
     turns = 1 if options.quick else 2
     steps = [Step(LATENCY, NBYTES, turns)]
@@ -65,11 +65,11 @@ def make(options: Options) -> Suite:
             entries.append(Entry(OURS, world, tests=tests, label=f"{OURS}, {ranks} ranks"))
             entries += _theirs(options, ranks, tests, f", {ranks} ranks")
     seconds = QUICK_SECONDS if options.quick else FULL_SECONDS
-    return Suite("wait", steps, entries, plan=Plan(seconds=seconds), tell=told)
+    return Suite("wait", steps, entries, plan=Plan(seconds=seconds), make_part=report)
 
 
 def job_tests(ranks: int) -> dict[str, str]:
-    """The call by the name of its test."""
+    """Maps the name of a test to its call."""
     return {f"{call}_{ranks}": call for call in CALLS}
 
 
@@ -100,14 +100,14 @@ def _theirs(options: Options, ranks: int, tests: Mapping[str, str], label: str =
 
 
 def who(row: Row) -> str:
-    """As the tables call it: of ours, the route decides in the ping-pong."""
+    """The name in the tables; for our ping-pong it depends on the route."""
     if row.impl != OURS or row.test != LATENCY:
         return row.impl
     return f"{OURS} {'p2p' if row.route == 'p2p' else SOFT}"
 
 
-def told(rows: Sequence[Row]) -> Part:
-    """The ping-pong by placement; the calls of a job by who makes them, a table for each placement."""
+def report(rows: Sequence[Row]) -> Part:
+    """The ping-pong by placement; the calls of a job by contender, one table per placement."""
     title = "8 B between two processes, half a round trip, from Python, by where the ends run"
     tables = [
         Table(
@@ -149,7 +149,7 @@ def _one_core(rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 def _jobs(rows: Sequence[Row]) -> Iterator[Verdict]:
-    """Of each call the job that is worst."""
+    """For each call the worst job."""
     values = {
         (row.test, row.nbytes, row.impl): row.value
         for row in rows
@@ -210,7 +210,7 @@ class WorldJob(Job):
 
 
 class Pipes(Player):
-    """Two named pipes: the processes are started apart."""
+    """Two named pipes, because the processes are started separately."""
 
     def __init__(self, link: Link) -> None:
         self._first = link.rank == 0
@@ -221,9 +221,9 @@ class Pipes(Player):
                 for name in names:
                     os.mkfifo(name)
             link.exchange(None)
-            # Both ways at once: to open one end alone would wait for the other.
+            # Read and write: opening only one end would wait for the other.
             self._pipes = [os.open(name, os.O_RDWR) for name in names]
-            link.exchange(None)  # the folder goes
+            link.exchange(None)  # the folder can be removed
 
     def latency(self, nbytes: int, times: int) -> Sequence[float]:
         out, back = self._pipes if self._first else self._pipes[::-1]
@@ -236,7 +236,7 @@ class Pipes(Player):
 
 
 class Tcp(Player):
-    """`latency` waits in recv(); `yielding_latency` polls first, and gives the core to others after every POLLS."""
+    """`latency` waits in recv(); `yielding_latency` polls first, and yields the core after every POLLS."""
 
     def __init__(self, link: Link) -> None:
         self._first = link.rank == 0
@@ -269,7 +269,7 @@ class Tcp(Player):
 
 
 def _looks(connection: socket.socket) -> Callable[[], object]:
-    """Whether something can be read: without an exception each time when not."""
+    """Returns whether data can be read, without an exception each time there is none."""
     poll = select.poll()
     poll.register(connection, select.POLLIN)
     return partial(poll.poll, 0)

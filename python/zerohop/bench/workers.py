@@ -1,4 +1,4 @@
-"""Contenders that are worker processes of this benchmark: how they are asked, and what each process does."""
+"""Contenders that are worker processes of this benchmark: the requests to them, and their main functions."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, Ranks
 from zerohop.observe.stats import percentiles
 
-BOUND_S = 120.0  # for any one answer; of the first, the import of PyTorch included
+BOUND_S = 120.0  # for one answer; the first includes the import of PyTorch
 MOST_TIMES = 200_000
-BOTH_WAYS = "both"  # a test of which every end sends as much
+BOTH_WAYS = "both"  # a test in which both ends send equally much
 Result = TypeVar("Result")
 
 
 class Absent(NamedTuple):
-    """What a worker answers in place of a figure."""
+    """The answer of a worker that has no figure."""
 
     reason: str
-    failed: bool = False  # FigureFailed: it should have been there
+    failed: bool = False  # FigureFailed: it should work
 
 
 class Player:
     """One worker process of a contender, made with its Link. A test is a method of (nbytes, times)."""
 
     def facts(self) -> Mapping[str, Any]:
-        """For the header of the rows; "device", "route" and "reason" of ours, too."""
+        """For the header of the rows; ours also has "device", "route" and "reason"."""
         return {}
 
     def perform(self, order: Order) -> Any:
@@ -49,10 +49,10 @@ class Player:
 
 
 class Workers(Contender):
-    """A contender of `size` processes, each with what `make(link, *arguments)` returns, a Player.
+    """A contender of `size` processes, each with a Player made by `make(link, *arguments)`.
 
-    What takes longer than `bound` seconds is given up with RankFailed. anew: other workers for every figure.
-    launch: what starts them, in place of Ranks.
+    An answer that takes longer than `bound` seconds ends with RankFailed. anew: new workers for every figure.
+    launch: starts them, instead of Ranks.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Workers(Contender):
         self._ranks: Any = None
 
     def start(self, placement: str = FREE) -> Any:
-        """Its workers, begun unless they run."""
+        """Its workers, started unless they run."""
         self._placement = placement
         if self._ranks is None:
             what = work, self._size, placement, *self._make
@@ -109,30 +109,30 @@ class Workers(Contender):
             self._ranks.send_signal(signal.SIGCONT)
 
     def finish(self) -> None:
-        """Lets the workers close in order. Raises RankFailed."""
+        """Lets the workers close properly. Raises RankFailed."""
         if self._ranks is not None:
             self._ranks.tell(None)
             self._ranks.results()
         self.close()
 
     def close(self) -> None:
-        """Ends the workers as they are."""
+        """Ends the workers at once."""
         if self._ranks is not None:
             self._ranks.__exit__(None, None, None)
             self._ranks = None
 
 
 def work(link: Link, placement: str, make: Callable[..., Player], *arguments: Any) -> None:
-    """What a worker does, where it is placed, and never longer than its parent lives."""
+    """The main function of a worker: binds it, and ensures that it does not outlive its parent."""
     die_with_parent()
     place(placement, link.rank)
     serve(link, make, *arguments)
 
 
 def serve(link: Link, make: Callable[..., Player], *arguments: Any) -> None:
-    """Answers "facts" and Orders until there are no more.
+    """Answers "facts" and Orders until None arrives.
 
-    A PeerFailed is the answer to the order, and to all of them if no player could be made; anything else
+    A PeerFailed becomes the answer to the order, or to all orders if no player could be made; any other exception
     ends the worker.
     """
     try:
@@ -151,8 +151,8 @@ def serve(link: Link, make: Callable[..., Player], *arguments: Any) -> None:
 
 
 def together(link: Link, act: Callable[[], Result]) -> Result:
-    """What `act` returns, once every rank has done its own. Raises in all ranks where one could not:
-    PeerFailed if there is no such route here, FigureFailed after another error.
+    """Returns the result of `act`, once every rank has finished its own. If one fails, all ranks raise
+    PeerFailed (no such route here) or FigureFailed (another error).
     """
     trouble: PeerFailed | None = None
     try:
@@ -168,7 +168,7 @@ def together(link: Link, act: Callable[[], Result]) -> Result:
 
 
 def require_module(name: str, remedy: str) -> Any:
-    """Imported where it is used, by a process of its own. Raises PeerFailed with what installs it."""
+    """Imports a module in the process that uses it. Raises PeerFailed with the remedy."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -176,10 +176,10 @@ def require_module(name: str, remedy: str) -> Any:
 
 
 def paced(ask: Callable[[Order], Sequence[Any]], order: Order, seconds: float) -> Found:
-    """The figures of a run of about `seconds`, unless the order says how often.
+    """The figures of a run of about `seconds`, unless the order has a number of times.
 
-    ask: has every process carry the order out, of which each answers with the seconds of every time, or with
-    those of all times together, or the first with the figures themselves.
+    ask: makes every process execute the order. Each answers with the seconds of every repetition, or with
+    the total seconds, or the first process with the figures themselves.
     """
     given = order.times > 0
     if not given:
@@ -192,24 +192,24 @@ def paced(ask: Callable[[Order], Sequence[Any]], order: Order, seconds: float) -
         answers = ask(order)
     if not isinstance(answers[0], (int, float)):
         return percentiles(answers[0])
-    rate = order.times / max(answers)  # of two active ends: until the later one is done
+    rate = order.times / max(answers)  # with two active ends: until the later one is done
     if order.test.endswith("_rate"):
         return {"rate": rate}
     return {"bandwidth": order.nbytes * rate * (2 if order.test == BOTH_WAYS else 1)}
 
 
 def _more_times(times: int, spent: float, seconds: float) -> int:
-    """How often it takes about `seconds`, if that is much more than `times`, else 0.
+    """The number of repetitions in about `seconds`, if that is much more than `times`, else 0.
 
-    The first times of a turn are slower than what follows: processes that were stopped need up to 10 ms until each
-    has a core of its own. So a short run does not tell the pace of a long one.
+    The first repetitions of a turn are slower: processes that were stopped need up to 10 ms until each
+    has its own core. So a short run does not show the pace of a long one.
     """
     more = min(int(times * seconds / max(spent, 1e-9)), MOST_TIMES)
     return more if more > 2 * times else 0
 
 
 def _spent(answers: Sequence[Any]) -> float:
-    """Seconds. Of a ping-pong both ends tell halves of every round trip."""
+    """Seconds. In a ping-pong both ends report halves of every round trip."""
     if isinstance(answers[0], (int, float)):
         return float(max(answers))
     return float(sum(sum(samples) for samples in answers))

@@ -1,13 +1,13 @@
 """Collectives: arrays that all ranks of a World exchange, by one-sided writes and notifications.
 
-``World`` has them as methods, with the names of MPI and torch.distributed. Each returns a ``Collective``, done unless the
-call said ``wait=False``: then it runs in a thread behind the program, which computes meanwhile and calls ``.wait()``.
-One keyword for that, and not a second set of names as MPI's Ibcast beside Bcast, keeps one list of calls with the same
-order: collectives run one after the other as they were called, waited for or not, so that what is called next never
-overtakes. An object is returned in both cases, so that code can take either.
+They are methods of ``World``, with the names of MPI and torch.distributed. Each returns a ``Collective``, which is done unless
+the call has ``wait=False``: then it runs in a background thread, and the program continues and calls ``.wait()`` later.
+A keyword, instead of a second set of names like MPI's Ibcast next to Bcast, keeps one list of calls with one
+order: collectives run one after the other in the order of their calls, whether waited for or not, so a later call never
+overtakes. Both cases return an object, so code can use either.
 
-How the bytes go: exchange.py and cpp/engine/collective. Who sends to whom: algorithms.py. What becomes of
-the others when one fails: zerohop/_world/ending.py.
+Data transfer: exchange.py and cpp/engine/collective. Communication patterns: algorithms.py. Failures and the other
+ranks: zerohop/_world/ending.py.
 """
 
 from zerohop.collectives.calls import CollectiveCalls

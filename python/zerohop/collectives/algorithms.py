@@ -1,7 +1,7 @@
-"""Who sends what to whom, and when.
+"""The communication patterns: which rank sends what to which, and when.
 
-Among a few ranks what is small goes to all of them at once: ranks that share cores take turns once in each step, which takes
-longer than to send some messages more.
+Among a few ranks small blocks go to all of them at once: ranks that share cores take turns once per step, which takes
+longer than some additional messages.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from zerohop.collectives.exchange import Move
 from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import Turn
 
-# Bytes. Each piece costs messages: 64 MiB to 3 ranks, by p2p on a busy host of two cores, took 67 ms in pieces of 1 MiB, 36 ms
-# of 4 MiB and 19 ms of 16 MiB.
+# Bytes. Each piece costs messages: 64 MiB to 3 ranks, by p2p on a busy host with two cores, took 67 ms in pieces of 1 MiB, 36 ms
+# in pieces of 4 MiB and 19 ms in pieces of 16 MiB.
 PIECE = 16 << 20
 
 _FEW = 8  # ranks
 
 
 def broadcast(turn: Turn, block: Block) -> None:
-    """Along a binomial tree; a large array in pieces, along a chain where that takes fewer steps.
+    """Along a binomial tree; a large array in pieces, along a chain if that takes fewer steps.
 
-    In a tree of `size` ranks a piece is there after log2(size) steps, and the root sends it as often. In a chain each rank
-    sends it once, and passes it on while the next one comes: pieces + size - 2 steps in all.
+    In a tree of `size` ranks a piece arrives after log2(size) steps, and the root sends it that many times. In a chain each rank
+    sends it once, and passes it on while the next one arrives: pieces + size - 2 steps in total.
     """
     passed_on = block.nbytes > EAGER and turn.size > 2
     pieces = block.pieces(PIECE) if passed_on else [block]
@@ -35,7 +35,7 @@ def broadcast(turn: Turn, block: Block) -> None:
         parent, children = _neighbours(position, turn.size, len(pieces))
     source = [] if parent is None else [(parent + turn.root) % turn.size]
     targets = [(child + turn.root) % turn.size for child in children]
-    for number in range(len(pieces) + 1):  # one comes while the one before it goes on
+    for number in range(len(pieces) + 1):  # receive one while the one before it is passed on
         receives = [
             turn.move(rank, pieces[number], whole=block.nbytes, part=number)
             for rank in source
@@ -50,7 +50,7 @@ def broadcast(turn: Turn, block: Block) -> None:
 
 
 def _neighbours(position: int, size: int, pieces: int) -> tuple[int | None, list[int]]:
-    """From whom and to whom a rank has it, counted from the root."""
+    """The source of a rank and its targets, counted from the root."""
     if pieces + size - 2 < pieces * (size - 1).bit_length():
         following = [position + 1] if position + 1 < size else []
         return (position - 1 if position else None), following
@@ -62,7 +62,7 @@ def _neighbours(position: int, size: int, pieces: int) -> tuple[int | None, list
 
 
 def scatter(turn: Turn, out: Block, parts: Sequence[Block]) -> None:
-    """The own block does not leave the root. parts: of the root, by rank; elsewhere none."""
+    """The root's own block is copied locally. parts: on the root by rank, elsewhere empty."""
     if turn.rank != turn.root:
         turn.exchange([], [turn.move(turn.root, out)])
         return
@@ -86,7 +86,7 @@ _FEW = 8  # ranks
 
 
 def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
-    """out: by rank. Small blocks go by dissemination in log2(size) steps, others around a ring."""
+    """out: by rank. Small blocks by dissemination in log2(size) steps, others around a ring."""
     if turn.size <= _FEW and max(each.nbytes for each in out) <= EAGER:
         _send_to_all(turn, out, block)
     elif sum(each.nbytes for each in out) <= EAGER:
@@ -107,9 +107,9 @@ def _send_to_all(turn: Turn, out: Sequence[Block], block: Block) -> None:
 
 
 def _disseminate(turn: Turn, out: Sequence[Block], block: Block) -> None:
-    """In step k a rank hands all it has, 2**k blocks, to the one 2**k before it.
+    """In step k each rank sends all its blocks, 2**k, to the rank 2**k before it.
 
-    In memory of its own the blocks lie in the order in which they come: from this rank's on. Source: Bruck, Ho, Kipnis,
+    In scratch memory the blocks lie in the order of arrival, starting with this rank's. Source: Bruck, Ho, Kipnis,
     Upfal, Weathersby: Efficient algorithms for all-to-all communications, 1997.
     """
     rank, size = turn.rank, turn.size
@@ -148,7 +148,7 @@ def _go_round(turn: Turn, out: Sequence[Block]) -> None:
 
 
 def all_to_all(turn: Turn, out: Sequence[Block], parts: Sequence[Block]) -> None:
-    """Both by rank. Each rank has its own order, so that no receiver is everybody's first."""
+    """Both by rank. Each rank has its own order, so that no rank is the first target of all."""
     rank, size = turn.rank, turn.size
     turn.copy(out[rank], parts[rank])
     after = [(rank + step) % size for step in range(1, size)]
@@ -160,7 +160,7 @@ def all_to_all(turn: Turn, out: Sequence[Block], parts: Sequence[Block]) -> None
 
 
 def send_recv(turn: Turn, sends: Sequence[Move], receives: Sequence[Move]) -> None:
-    """At most one of each; to this rank itself both."""
+    """At most one of each; a rank that sends to itself has both."""
     if sends and sends[0].rank == turn.rank:
         turn.copy(receives[0].block, sends[0].block)
     else:

@@ -1,4 +1,4 @@
-"""Arrays of the program as collectives move them: bytes in a row, cut into blocks, on a host or a GPU."""
+"""The program's arrays as collectives move them: flat bytes, cut into blocks, on a host or a GPU."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
 
 
 class Flat:
-    """A contiguous array in one row, registered when that is first needed until close().
+    """A contiguous array as flat bytes, registered at the first use until close().
 
-    what: names it in messages. An array of a GPU is registered at once, and what the GPU's default stream was given before
-    is waited for. Raises TypeError (no array), ValueError (gaps, read-only, Memory of another Endpoint),
+    what: its name in messages. A GPU array is registered at once, after a wait for earlier work in the GPU's default
+    stream. Raises TypeError (not an array), ValueError (gaps, read-only, Memory of another Endpoint),
     RegistrationError.
     """
 
     def __init__(
         self, endpoint: Endpoint, array: Any, what: str, *, writable: bool = False
     ) -> None:
-        # Memory says it all by itself; as an array of a GPU it would first wait for the default stream.
+        # Memory knows its address; access as a GPU array would first wait for the default stream.
         view = array if isinstance(array, _core.Memory) else _view(array, what)
         if not view.contiguous:
             raise ValueError(
-                f"{what} must be contiguous: pass a contiguous copy (numpy.ascontiguousarray, tensor.contiguous()), and where "
+                f"{what} must be contiguous: pass a contiguous copy (numpy.ascontiguousarray, tensor.contiguous()), and if "
                 "the call writes to it, copy the result back"
             )
         if writable and not view.writable:
@@ -46,7 +46,7 @@ class Flat:
         self.itemsize = self.nbytes // count if count else 1
         self._bytes: NDArray[np.uint8] | None = None
         self._memory: _core.Memory | None = None
-        # Of Memory that is closed `remote` raises.
+        # `remote` of closed Memory raises.
         if isinstance(array, _core.Memory) and array.remote.endpoint_id != endpoint.id:
             raise ValueError(f"{what} is Memory of another Endpoint than the World's")
         if self.device != "cpu" and self.nbytes:
@@ -54,7 +54,7 @@ class Flat:
 
     @property
     def bytes(self) -> NDArray[np.uint8]:
-        """Of a host's array, as uint8."""
+        """A host array as uint8."""
         if self._bytes is None:
             import numpy as np
 
@@ -63,10 +63,10 @@ class Flat:
 
     @property
     def memory(self) -> _core.Memory:
-        """With one axis."""
+        """The registered memory, with one axis."""
         if self._memory is None:
             given = isinstance(self.array, _core.Memory)
-            # Not of the cache: with the call's end the right to it ends at the other ranks.
+            # Without the cache: the other ranks' right to it ends with the call.
             memory = self.array if given else self._endpoint.register(self.array, cache=False)
             self._memory = memory.reshape(-1)
         return self._memory
@@ -75,7 +75,7 @@ class Flat:
         return Block(self, 0, self.nbytes)
 
     def close(self) -> None:
-        """Other ranks reach it no more, unless the program has registered it itself."""
+        """Ends the access of other ranks, unless the program has registered it itself."""
         memory, self._memory = self._memory, None
         if memory is not None and not isinstance(self.array, _core.Memory):
             memory.close()
@@ -91,7 +91,7 @@ def _view(array: Any, what: str) -> _core.ArrayView:
 
 @dataclass(frozen=True)
 class Block:
-    """nbytes of a Flat from the byte `begin` on: whole elements."""
+    """`nbytes` of a Flat from byte `begin`: whole elements."""
 
     flat: Flat
     begin: int
@@ -119,11 +119,11 @@ class Block:
         return slice(self.begin // size, (self.begin + self.nbytes) // size)
 
     def is_at(self, other: Block) -> bool:
-        """Whether the two are the same memory."""
+        """Whether the two have the same address."""
         return _place(self) == _place(other)
 
     def pieces(self, nbytes: int) -> list[Block]:
-        """Of so many bytes, the last one perhaps fewer; of an empty block one, which is empty."""
+        """Pieces of this size, the last one perhaps smaller; an empty block has one empty piece."""
         size = max(1, nbytes // self.flat.itemsize) * self.flat.itemsize
         begins = range(0, max(self.nbytes, 1), size)
         return [Block(self.flat, self.begin + at, min(size, self.nbytes - at)) for at in begins]
@@ -134,8 +134,8 @@ def cut_evenly(flat: Flat, size: int) -> list[Block]:
     rows = flat.shape[0] if flat.shape else 0
     if not flat.shape or rows % size:
         raise ValueError(
-            f"{flat.what} of shape {flat.shape} is not cut into {size} equal blocks along its first axis: say counts=, "
-            "or give a list of arrays"
+            f"{flat.what} of shape {flat.shape} cannot be split into {size} equal blocks along its first axis: give counts=, "
+            "or a list of arrays"
         )
     return _cut(flat, [rows // size] * size)
 
@@ -167,16 +167,16 @@ def _cut(flat: Flat, counts: Sequence[int]) -> list[Block]:
 
 
 def check_apart(outputs: Iterable[Block], inputs: Iterable[Block]) -> None:
-    """Raises ValueError for memory that is written and at the same time read, or written twice."""
-    ends: dict[str, tuple[int, int]] = {}  # of a device: of what is written so far, and of all
+    """Raises ValueError for memory that is both written and read, or written twice."""
+    ends: dict[str, tuple[int, int]] = {}  # by device: end of the memory written so far, and of all
     places = [(_place(block), True, block) for block in outputs if block.nbytes]
     places += [(_place(block), False, block) for block in inputs if block.nbytes]
     for (device, begin, nbytes), written, block in sorted(places, key=lambda place: place[0]):
         writes_end, all_end = ends.get(device, (0, 0))
         if begin < (all_end if written else writes_end):
             raise ValueError(
-                f"{block.flat.what} overlaps with what is read or written at the same time: only a rank's own block may lie "
-                "exactly where it goes to"
+                f"{block.flat.what} overlaps with memory that the call reads or writes: only a rank's own block may lie "
+                "exactly at its destination"
             )
         end = begin + nbytes
         ends[device] = (max(writes_end, end) if written else writes_end, max(all_end, end))

@@ -19,7 +19,7 @@ from zerohop.collectives.start import (
 
 
 class _NoReduction:
-    """An attribute that is not there, with advice."""
+    """A missing attribute, with advice."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -32,22 +32,22 @@ class _NoReduction:
 
 
 class CollectiveCalls:
-    """Collectives: all ranks call them and barrier() in the same order, with arrays of the same dtype and of sizes that fit.
+    """Collectives: all ranks call them and barrier() in the same order, with arrays of the same dtype and of matching sizes.
 
-    Arrays are contiguous, of a host (NumPy, PyTorch, JAX, ...) or a GPU, and may differ in that from rank to rank; Memory of
-    the World's Endpoint saves the registration of a large one. Where a call has `parts`, or several outputs, those are a list
-    of arrays, one for each rank, or one array that is cut along its first axis: evenly, or into `counts` rows (the "v"
-    calls of MPI). Memory that is written must not overlap with what else the call reads or writes, but the own block of a
-    rank may lie where it goes to. For each rank that it has to do with a rank keeps 257 KiB of registered memory.
+    Arrays are contiguous, of a host (NumPy, PyTorch, JAX, ...) or a GPU, and ranks may differ in that. Memory of
+    the World's Endpoint saves the registration of a large array. Calls with `parts`, or several outputs, take a list
+    of arrays, one per rank, or one array that is split along its first axis: evenly, or into `counts` rows (the "v"
+    calls of MPI). Memory that is written must not overlap with other memory of the call, except that the own block of a
+    rank may lie at its destination. A rank keeps 257 KiB of registered memory for each rank that it communicates with.
 
-    Each returns a Collective. wait: False has it run behind the program, after those called before; the arrays belong to it
-    until ``.wait()`` has returned. timeout: seconds, of the whole call; default: the Endpoint's. stream: of a GPU, which the
-    call waits for first, as it does for the default streams of the arrays' GPUs: outputs are complete when it returns.
+    Each returns a Collective. wait: False runs it in the background, after earlier calls; the arrays belong to it
+    until ``.wait()`` has returned. timeout: seconds, for the whole call; default: the Endpoint's. stream: a GPU stream that the
+    call waits for first, as it does for the default streams of the arrays' GPUs; outputs are complete when it returns.
 
-    Raise TypeError, ValueError, IndexError for arguments that are wrong by themselves: nothing has happened then. A call that
-    fails later is the last one of the World, on all ranks that are in it: PeerLost (a rank was lost, within 5 s), ValueError
-    (ranks have called different things: within 5 s where one of them waits, else in the next call or barrier(), which then
-    ends, too), TransferTimeout, CudaError, ...; later ones raise at once. A rank that had done its part before another one's
+    They raise TypeError, ValueError, IndexError for wrong arguments; then nothing has happened. A call that
+    fails later is the last one of the World, on all of its ranks: PeerLost (a rank was lost, within 5 s), ValueError
+    (ranks have called different things: within 5 s if one of them waits, else in the next call or barrier(), which then
+    ends, too), TransferTimeout, CudaError, ...; later calls raise at once. A rank that had done its part before another rank's
     timeout has succeeded in that call, and raises in the next one.
     """
 
@@ -72,7 +72,7 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Every rank's array becomes the root's."""
+        """Copies the root's array to every rank."""
         if stream is None and wait:
             done = self._desk.at_once(BROADCAST, root, None, array, timeout)
             if done is not None:
@@ -90,7 +90,7 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """`out` becomes this rank's part of the root's `parts`, which other ranks need not give. counts: of parts."""
+        """Copies this rank's part of the root's `parts` into `out`; other ranks need no `parts`. counts: rows of each part."""
         if counts is None and stream is None and wait:
             done = self._desk.at_once(SCATTER, root, out, parts, timeout)
             if done is not None:
@@ -108,7 +108,7 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """The root's `parts`, None elsewhere, become the arrays of all ranks. counts: of parts."""
+        """Copies the arrays of all ranks into the root's `parts` (None elsewhere). counts: rows of each part."""
         if counts is None and stream is None and wait:
             done = self._desk.at_once(GATHER, root, parts, array, timeout)
             if done is not None:
@@ -125,7 +125,7 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Everybody's `out` becomes the arrays of all ranks, in their order. counts: of out."""
+        """Copies the arrays of all ranks, in order, into `out` of every rank. counts: rows of each array."""
         if counts is None and stream is None and wait:
             done = self._desk.at_once(ALL_GATHER, None, out, array, timeout)
             if done is not None:
@@ -143,7 +143,7 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Part `i` goes to rank `i`, and into its `out` at this rank's place. counts: of parts; out_counts: of out."""
+        """Copies part `i` to rank `i`, into its `out` at this rank's place. counts: rows of parts; out_counts: of out."""
         if counts is None and out_counts is None and stream is None and wait:
             done = self._desk.at_once(ALL_TO_ALL, None, out, parts, timeout)
             if done is not None:
@@ -162,14 +162,15 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """`array` goes to one rank while `out` comes from another, or the same (MPI_Sendrecv); either pair may be left out.
+        """Sends `array` to one rank while `out` comes from another, or the same (MPI_Sendrecv); either pair may be left out.
 
-        Only those ranks call it, in an order that fits: between two ranks the n-th array sent is the n-th received, and what is
-        sent before a collective of all is received before it (else that one raises ValueError). Small arrays (64 KiB; four that the other rank has not taken) are on their way when it returns, larger
+        Only those ranks call it, in matching order: between two ranks the n-th array sent is the n-th received, and an array
+        sent before a collective of all is received before it (else that one raises ValueError). Small arrays (64 KiB; four that
+        the other rank has not taken) are on their way when it returns, larger
         ones have arrived. The first one between two ranks waits until both are in a collective or a send_recv.
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
-            raise ValueError("to= goes with array=, and from_= with out=")
+            raise ValueError("to= needs array=, and from_= needs out=")
         if stream is None and wait:
             done = self._desk.pair_at_once(to, array, from_, out, timeout)
             if done is not None:

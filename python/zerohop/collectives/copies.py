@@ -1,4 +1,4 @@
-"""Copies within this rank: by NumPy in the host's memory, by the way that leads back here where a GPU is in it."""
+"""Copies within this rank: by NumPy in host memory, by the rank's Peer to itself if a GPU is involved."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 class Copier:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
-        self._byte: Any = None  # for wait_for()
+        self._byte: Any = None  # used by wait_for()
 
     def copy(self, target: Block, source: Block, deadline: Deadline) -> None:
-        """Of as many bytes, which do not overlap unless they are the same. Raises TransferTimeout, CudaError."""
+        """Copies a block of the same size; the two are the same memory or do not overlap. Raises TransferTimeout, CudaError."""
         if source.nbytes == 0 or target.is_at(source):
             return
         if target.on_host and source.on_host:
@@ -31,7 +31,7 @@ class Copier:
         back.write(whole[source.elements], target.memory.remote).wait(deadline.left)
 
     def fill(self, target: Block, payload: bytes, deadline: Deadline) -> None:
-        """With what has come along with a message."""
+        """Copies the payload of a message."""
         source = np.frombuffer(payload, np.uint8)
         if target.on_host:
             target.bytes[:] = source
@@ -41,7 +41,7 @@ class Copier:
             self.copy(target, between, deadline)
 
     def scratch(self, nbytes: int, like: Block, *, for_gpus: bool) -> Block:
-        """Memory of the host, of the same dtype. for_gpus: copies between it and GPUs are to come."""
+        """Host memory of the same dtype. for_gpus: it will be copied to or from GPUs."""
         endpoint, flat = self._membership.endpoint, like.flat
         if for_gpus and nbytes:
             return Flat(
@@ -52,12 +52,12 @@ class Copier:
         return scratch.whole()
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
-        """Until a stream of a GPU has done what it was given so far. Raises TransferTimeout, CudaError, TypeError."""
+        """Waits until a GPU stream has done its work so far. Raises TransferTimeout, CudaError, TypeError."""
         membership = self._membership
         if self._byte is None:
             self._byte = membership.endpoint.empty(1)
         back = membership.peer(membership.rank, deadline)
-        # A write between arrays of the host waits for the stream by itself.
+        # A write between host arrays waits for the stream.
         source = np.zeros(1, np.uint8)
         back.write(source, self._byte.remote, stream=stream, timeout=deadline.left).wait(
             deadline.left

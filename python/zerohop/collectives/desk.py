@@ -1,4 +1,4 @@
-"""The desk at which a rank's collectives are called: their arrays in, a Turn for each in its order out."""
+"""The entry to a rank's collectives: turns the arrays of each call into a Turn, in order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class How(NamedTuple):
-    """What all calls have in common, as the program gave it."""
+    """The arguments that all calls have in common."""
 
     stream: Any
     timeout: float | None
@@ -31,7 +31,7 @@ class How(NamedTuple):
 
 
 class Desk:
-    """slots: on every rank's board, two for each rank."""
+    """slots: on every rank's board, two per rank."""
 
     def __init__(self, membership: Membership, slots: range, ending: Ending) -> None:
         self._membership, self._slots = membership, slots
@@ -56,7 +56,7 @@ class Desk:
         return self._membership.rank
 
     def rank(self, rank: int, what: str = "root") -> int:
-        """what: names the argument. Raises IndexError, TypeError."""
+        """Checks a rank. what: the argument's name. Raises IndexError, TypeError."""
         number = whole(what, rank)
         if not 0 <= number < self._membership.size:
             raise IndexError(f"{what} {rank}: ranks go from 0 to {self._membership.size - 1}")
@@ -68,18 +68,20 @@ class Desk:
     def parts(
         self, given: Any, what: str, counts: Iterable[int] | None, *, writable: bool = False
     ) -> tuple[list[Flat], list[Block]]:
-        """A list of arrays, one for each rank, or an array cut along its first axis. The arrays, and the blocks by rank."""
+        """Takes a list of arrays, one per rank, or an array to split along its first axis. Returns the arrays, and the blocks by rank."""
         size = self._membership.size
         if given is None:
             raise TypeError(
-                f"{what} is None: here it must be a list of {size} arrays, one for each rank, or one array that is cut along "
-                "its first axis; only where another rank is the root it may be left out"
+                f"{what} is None: on this rank it must be a list of {size} arrays, one for each rank, or one array that is split along "
+                "its first axis; it may be left out only if another rank is the root"
             )
         if not isinstance(given, (list, tuple)):
             flat = self.flat(given, what, writable=writable)
             return [flat], cut_evenly(flat, size) if counts is None else cut(flat, counts, size)
         if counts is not None:
-            raise ValueError(f"{what} is a list of arrays, which have their own sizes: no counts")
+            raise ValueError(
+                f"{what} is a list of arrays, which have their own sizes: counts= is not allowed"
+            )
         if len(given) != size:
             raise ValueError(f"{what} has {len(given)} arrays for {size} ranks")
         flats = [
@@ -97,7 +99,7 @@ class Desk:
         body: Callable[[Turn], None],
         agreed: int | None = None,
     ) -> Collective:
-        """body: the algorithm. agreed: bytes, where all ranks must have as many. Raises what ends it, if it is waited for."""
+        """body: the algorithm. agreed: the size, if all ranks must have the same. Raises its error, if it is waited for."""
 
         def run(call: Called, deadline: Deadline) -> None:
             body(Turn(call, self._lines, self._copier, deadline))
@@ -108,32 +110,32 @@ class Desk:
     def at_once(
         self, kind: int, root: int | None, out: Any, array: Any, timeout: float | None
     ) -> Collective | None:
-        """A call among a few ranks with small arrays of the host. None: it is another one, or wrong: start() has its say.
+        """The fast path for few ranks and small host arrays. None: another case, or wrong arguments, left to start().
 
-        kind: place in KINDS. root: None for none. out: what is written; of a broadcast None. Raises what ends it.
+        kind: index in KINDS. root: None for none. out: the output; None for a broadcast. Raises its error.
         """
         try:
             found = self._calls.of_all(kind, root, out, array, timeout)
             if found is None or type(found) is Collective:
                 return found
-            return self._go_on(KINDS[kind], found)  # in here: a signal may come before it
-        except BaseException as error:  # noqa: BLE001 raised again, once the other ranks are told
+            return self._go_on(KINDS[kind], found)  # inside `try`: a signal may come before it
+        except BaseException as error:  # noqa: BLE001 raised again after the report to the other ranks
             return self._go_on(KINDS[kind], error)
 
     def pair_at_once(
         self, to: int | None, array: Any, source: int | None, out: Any, timeout: float | None
     ) -> Collective | None:
-        """The same of a send_recv."""
+        """The same for a send_recv."""
         try:
             found = self._calls.of_pair(to, array, source, out, timeout)
             if found is None or type(found) is Collective:
                 return found
             return self._go_on("send_recv", found)
-        except BaseException as error:  # noqa: BLE001 raised again, once the other ranks are told
+        except BaseException as error:  # noqa: BLE001 raised again after the report to the other ranks
             return self._go_on("send_recv", error)
 
     def _go_on(self, kind: str, stop: Stop | BaseException) -> Collective:
-        """With what has stopped a call, which holds the lock; an error that comes without one is raised."""
+        """Continues a stopped call, which holds the lock; raises an error without a call."""
         exchange: _core.Exchange | None = None
 
         def body(deadline: Deadline) -> None:
@@ -147,7 +149,7 @@ class Desk:
                 raise stop
             return self._order.go_on(kind, exchange.number, body, self._calls.left)
         finally:
-            exchange = None  # its end changes the lines, which takes the lock
+            exchange = None  # its destruction changes the lines, which takes the lock
             self._calls.release()
 
     def _start(
@@ -161,7 +163,7 @@ class Desk:
         self._membership.check_open()
         if not self._slots and self._membership.size > 1:
             raise RouteUnavailable(
-                f"a World of {self._membership.size} ranks has not two slots left for each: use segments"
+                f"a World of {self._membership.size} ranks has fewer than two slots left per rank: use segments"
             )
         seconds = self._membership.bound(how.timeout)
         if how.stream is not None:

@@ -1,6 +1,6 @@
-"""What collectives are made of: blocks that go to some ranks while others come from some.
+"""The building block of collectives: blocks that go to some ranks while others come from some.
 
-The messages are in C++ (_core.Exchange); here is what an Exchange needs of the program, and what is done when it does not go on.
+The messages are in C++ (_core.Exchange); this part prepares the program's arrays for it, and handles its stops.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from zerohop.collectives.copies import Copier
 from zerohop.collectives.lines import EAGER, Lines
 from zerohop.errors import Error
 
-# As _core.Exchange.run() has it: what is to be looked at, the rank that it is about, and more.
+# The result of _core.Exchange.run(): the reason of a stop, its rank, and details.
 Stop: TypeAlias = tuple[str, int, Any]
 
 
 class Move(NamedTuple):
-    """A block to a rank, or from it. number: of the call; whole: bytes of the block of which this one is a part."""
+    """A block to or from a rank. number: of the call; whole: bytes of the block that contains this one."""
 
     rank: int
     block: Block
@@ -32,18 +32,18 @@ class Move(NamedTuple):
 
 
 class Exchange:
-    """Of one call; run() once."""
+    """For one call; call run() once."""
 
     def __init__(self, kind: str, lines: Lines, copier: Copier, deadline: Deadline) -> None:
         self._lines, self._copier, self._deadline = lines, copier, deadline
         self._of_all = kind != "send_recv"
-        self._receives: Sequence[Move] = ()  # none of what is planned
-        self._flats: list[Flat] = []  # of such
+        self._receives: Sequence[Move] = ()  # none of these
+        self._flats: list[Flat] = []  # of these
 
     def run(self, call: Called, sends: Sequence[Move], receives: Sequence[Move]) -> None:
-        """Returns when all that is to come is there and what is sent may be changed."""
+        """Returns when all blocks have arrived and the sent ones may be changed."""
         for move in (*receives, *sends):
-            # A sender may wait until its partner has an inbox for it.
+            # A sender may have to wait until its partner has an inbox for it.
             self._lines.connect(move.rank, self._deadline, all_needed=self._of_all)
         self._receives = receives
         self._exchange = _core.Exchange(
@@ -59,7 +59,7 @@ class Exchange:
         self._go_on()
 
     def go_on_with(self, exchange: _core.Exchange, stop: Stop | BaseException) -> None:
-        """With one that has run. stop: what it has returned, or raised."""
+        """Continues one that has run. stop: its result or exception."""
         self._exchange = exchange
         if isinstance(stop, Error):
             raise self._named(stop) from None
@@ -84,7 +84,7 @@ class Exchange:
                 flat.close()
 
     def _answer(self, news: str, rank: int, detail: Any) -> None:
-        """What keeps it from going on."""
+        """Handles a stop."""
         lines, deadline = self._lines, self._deadline
         if news == "quiet":
             self._wait()
@@ -108,7 +108,7 @@ class Exchange:
             raise lines.mismatch(rank, *detail)
 
     def _place(self, number: int) -> Block:
-        """Into which that receive goes."""
+        """The block of that receive."""
         if self._receives:
             return self._receives[number].block
         out, begin, nbytes = self._exchange.place(number)
@@ -127,13 +127,13 @@ class Exchange:
         exchange.announce()
 
     def _named(self, error: Error) -> Error:
-        """Whose message says which rank it is about."""
+        """The error with the rank in its message."""
         rank = self._exchange.culprit
         return error if rank is None else self._lines.membership.named(error, rank)
 
 
 def _row(move: Move) -> tuple[Any, ...]:
-    """As _core.Exchange takes it. What is large or on a GPU is registered."""
+    """In the form of _core.Exchange. Large blocks and those on a GPU are registered."""
     rank, block, number, whole, part = move
     on_host = block.on_host
     needed = block.nbytes > EAGER or (not on_host and block.nbytes > 0)

@@ -1,6 +1,6 @@
-"""The lines of this rank to others, over which messages go: made when they are first needed, and watched while it waits.
+"""The lines of this rank to others, which carry messages: made at the first use, and watched while it waits.
 
-What goes over them is in C++ (_core.Lines, _core.Exchange).
+The messages are in C++ (_core.Lines, _core.Exchange).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._world.deadline import SLICE, Deadline
-from zerohop._world.ending import Ending, Mismatch, Told
+from zerohop._world.ending import EndedElsewhere, Ending, Mismatch
 from zerohop._world.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
 from zerohop._world.membership import who_has
 from zerohop.errors import Error, PeerLost, TransferTimeout
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
-_STEP = 1.0  # seconds of waiting for a rank that has not started, between two looks
+_STEP = 1.0  # seconds between two checks while waiting for a rank that has not started
 
-# Of a block, as its sender and its receiver have it: kind, number, root, nbytes, dtype.
+# The label of a block, from its sender and its receiver: kind, number, root, nbytes, dtype.
 Label = tuple[int, int, int, int, str]
 
 
@@ -34,7 +34,7 @@ def label_text(label: Label) -> str:
 
 
 class Lines:
-    """slots: of this rank's board and of all others'."""
+    """slots: those on the board of every rank."""
 
     def __init__(self, membership: Membership, slots: range, ending: Ending) -> None:
         self.membership = membership
@@ -42,10 +42,10 @@ class Lines:
         self.core = _core.Lines(membership.endpoint, membership.rank, slots.start, len(slots) // 2)
         self._peers: dict[int, _core.Peer] = {}
         self._inboxes: dict[int, _core.Memory] = {}
-        self._turns = itertools.count()  # whom to ask next
+        self._turns = itertools.count()  # which rank to ask next
 
     def connect(self, rank: int, deadline: Deadline, *, all_needed: bool) -> None:
-        """At the first use. all_needed: the call is everybody's. Raises TransferTimeout, PeerLost, Told."""
+        """Connects at the first use. all_needed: all ranks make the call. Raises TransferTimeout, PeerLost, EndedElsewhere."""
         if rank in self._peers:
             return
         membership = self.membership
@@ -65,7 +65,7 @@ class Lines:
     def meet(
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
     ) -> None:
-        """Looks that rank's inbox up, until it is there. needed: as check() has it. Raises as wait_on() does."""
+        """Waits for that rank's inbox. needed: as in check(). Raises like wait_on()."""
         membership, peer = self.membership, self._peers[rank]
         name = _inbox_name(membership.name, membership.rank, rank)
         while True:
@@ -80,14 +80,14 @@ class Lines:
             settings = peer.route(self._inboxes[rank], inbox).settings
         except PeerLost:
             settings = {}
-        if not settings:  # it has been lost since the look-up
+        if not settings:  # it was lost after the look-up
             raise self._lost(rank)
         self.core.meet(rank, inbox, bool(settings["integrity"]))
 
     def wait_on(
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
     ) -> None:
-        """While that rank keeps this one waiting. Raises PeerLost, Told and Mismatch for what makes that useless, TransferTimeout."""
+        """Called while this rank waits for that one. Raises PeerLost, EndedElsewhere or Mismatch if the wait is in vain; TransferTimeout."""
         if not self._peers[rank].alive:
             raise self._lost(rank)
         self.check([rank, *needed], all_needed=all_needed)
@@ -95,7 +95,7 @@ class Lines:
             raise TransferTimeout(f"{who_has([rank])} not made the matching call in time")
 
     def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
-        """Whether one of those has said something after all, when nothing has come for a while. Raises as wait_on() does."""
+        """Called after a while without messages: whether one of these ranks has sent something. Raises like wait_on()."""
         self.check(needed, all_needed=all_needed)
         if any(self.core.has_news(rank) for rank in needed):
             return True
@@ -104,9 +104,9 @@ class Lines:
         return False
 
     def check(self, needed: Collection[int], *, all_needed: bool) -> None:
-        """needed: those that have yet to say something. What one has said before it was lost still counts.
+        """needed: the ranks that have yet to send. Messages of a rank sent before it was lost still count.
 
-        all_needed: the call is everybody's; then one that has rung off ends it, although it may not be the next one to be heard.
+        all_needed: all ranks make the call; then any rank that has hung up ends it, even if it is not needed next.
         """
         while self.core.listen():
             pass
@@ -125,7 +125,7 @@ class Lines:
             self._ask(silent[next(self._turns) % len(silent)])
 
     def mismatch(self, rank: int, its: Label, own: Label) -> Mismatch:
-        """Of what has come over a line and what this rank expects there; perhaps it began with an earlier call."""
+        """The mismatch between a message and what this rank expects; it may have begun with an earlier call."""
         earlier = self._history.difference(rank, self._peers[rank])
         if earlier is not None:
             return Mismatch(earlier)
@@ -137,7 +137,7 @@ class Lines:
         )
 
     def untaken(self) -> dict[int, list[str]]:
-        """What has come from which rank and no call has taken, in words; while none is under way."""
+        """Texts of messages that no call has taken, by rank; called while no call runs."""
         if not self._peers or self.membership.endpoint.closed:
             return {}
         while self.core.listen():
@@ -149,12 +149,12 @@ class Lines:
             self.core.ring_off(SLICE)
 
     def _ask(self, rank: int) -> None:
-        """Also those who have given up before they knew of this rank, and so did not ring."""
+        """Also finds ranks that gave up before they knew of this one, and so did not notify it."""
         peer = self._peers[rank]
         try:
-            cause = self._ending.told_by(peer)
+            cause = self._ending.cause_of(peer)
             if cause is not None:
-                raise Told(rank, cause)
+                raise EndedElsewhere(rank, cause)
             different = self._ending.difference(rank, peer)
         except PeerLost:
             raise self._lost(rank) from None
@@ -162,10 +162,10 @@ class Lines:
             raise Mismatch(different)
 
     def _lost(self, rank: int) -> Exception:
-        """Perhaps it has said why."""
-        cause = self._ending.said_by(rank)
+        """The error for a lost rank, with its reason if it reported one."""
+        cause = self._ending.parting_cause(rank)
         if cause is not None:
-            return Told(rank, cause)
+            return EndedElsewhere(rank, cause)
         return PeerLost(self.membership.lost(rank))
 
 

@@ -1,4 +1,4 @@
-"""The order of a World's collectives: one at a time, as they were called, in the caller's thread or behind it."""
+"""The order of a World's collectives: one at a time, in the order of the calls, in the caller's thread or a background thread."""
 
 from __future__ import annotations
 
@@ -9,30 +9,30 @@ from typing import TypeAlias
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
-from zerohop._world.ending import Cause, Ending, Mismatch, Told
+from zerohop._world.ending import Cause, EndedElsewhere, Ending, Mismatch
 from zerohop._world.failure_reports import LATE, LOST, MISMATCH, OTHER, described
 from zerohop._world.history import Called
 from zerohop.collectives.blocks import Flat
 from zerohop.collectives.lines import Lines
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
-# Of a call, what all ranks must have in common beside its kind: root, bytes (None: each its own) and dtype.
+# The parts of a call, besides its kind, that must agree on all ranks: root, bytes (None: may differ) and dtype.
 Common: TypeAlias = tuple[int, "int | None", str]
 
 
 class Collective:
-    """One call, which may be under way. Dropping it changes nothing.
+    """One call, which may still be running. Dropping the object changes nothing.
 
-    Small calls that have ended when they return share one object for each kind, whose timeout is the Endpoint's.
+    Small calls that are done when they return share one object per kind, whose timeout is the Endpoint's.
 
-    timeout: bound of the call in seconds, from when those before it have ended.
+    timeout: bound of the call in seconds, from the end of the calls before it.
     """
 
     def __init__(self, text: str, timeout: float, done: bool = False) -> None:
         self._text, self.timeout, self._done = text, timeout, done
         self._error: BaseException | None = None
         if not done:
-            # A latch, open when it ends; an Event costs 10 us more.
+            # A latch that opens at the end; an Event costs 10 us more.
             self._under_way = threading.Lock()
             self._under_way.acquire()
 
@@ -42,21 +42,21 @@ class Collective:
         return self._done
 
     def wait(self, timeout: float | None = None) -> None:
-        """Until outputs are complete and inputs may be changed. Any number of threads may wait.
+        """Waits until outputs are complete and inputs may be changed. Any number of threads may wait.
 
-        timeout: seconds (default: what the call was given); after TransferTimeout it goes on. Raises what ended it: PeerLost,
+        timeout: seconds (default: the call's); after TransferTimeout the call continues. Raises the error that ended it: PeerLost,
         TransferTimeout, ValueError (ranks have made different calls), ...
         """
         if not self.join(self.timeout if timeout is None else max(0.0, float(timeout))):
-            raise TransferTimeout(f"{self._text} is still under way; it goes on", effect="all")
+            raise TransferTimeout(f"{self._text} is still running; it continues", effect="all")
         if self._error is not None:
             raise self._error
 
     def join(self, seconds: float | None = None) -> bool:
-        """Waits until it has ended, whichever way; None: which it does within its own timeout."""
+        """Waits until it has ended, with or without error; None: as long as its own timeout."""
         if not self._done and self._under_way.acquire(timeout=-1 if seconds is None else seconds):
-            self._under_way.release()  # for the next one that waits
-        return self._done  # the latch alone may be held for a moment by another one that waits
+            self._under_way.release()  # for the next waiter
+        return self._done  # another waiter may hold the latch for a moment
 
     def _end(self, error: BaseException | None) -> None:
         self._error, self._done = error, True
@@ -68,7 +68,7 @@ class Collective:
 
 
 class _Work:
-    """A Collective that has been called, what it does, and the one before it."""
+    """A Collective that has been called, its body, and the one before it."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class _Work:
         self.flats, self.before = flats, before
 
     def finish(self, error: BaseException | None) -> None:
-        """From here on no other rank touches what the program has given."""
+        """After this no other rank accesses the program's arrays."""
         for flat in self.flats:
             try:
                 flat.close()
@@ -96,9 +96,10 @@ class Order:
     def __init__(self, lines: Lines, ending: Ending, calls: _core.SmallCollectives) -> None:
         self._lines, self._ending, self._calls = lines, ending, calls
         self._history = lines.membership.history
-        self._lock = threading.Lock()  # around the following; never held while waiting
+        self._lock = threading.Lock()  # protects the following; never held while waiting
         self._last: Collective | None = None
-        self._behind: deque[_Work] = deque()  # for the thread, which ends when there is no more
+        # For the background thread, which ends when it is empty.
+        self._behind: deque[_Work] = deque()
         self._thread: threading.Thread | None = None
 
     def start(
@@ -110,13 +111,13 @@ class Order:
         seconds: float,
         wait: bool,
     ) -> Collective:
-        """body: runs it, as it was called. flats: closed when it has ended. Raises what ends it, if it is waited for."""
+        """body: runs the call. flats: closed at its end. Raises its error, if it is waited for."""
         self._ending.look()
         with self._lock:
             refusal = self._ending.refusal(self._text(kind, 0))
             if refusal is not None:
                 raise refusal
-            self._calls.started()  # before it has a number: the next one is not to overtake it
+            self._calls.started()  # before it gets a number, so that the next one cannot overtake it
             try:
                 call = self._add(kind, common)
             except BaseException:
@@ -137,7 +138,7 @@ class Order:
     def go_on(
         self, kind: str, number: int, body: Callable[[Deadline], None], seconds: float
     ) -> Collective:
-        """With what has begun, in the thread that holds the lock. Raises what ends it."""
+        """Continues a call in the thread that holds the lock. Raises its error."""
         text = self._text(kind, number)
         collective = Collective(text, seconds)
         self._calls.started()
@@ -146,7 +147,7 @@ class Order:
         return collective
 
     def _text(self, kind: str, number: int) -> str:
-        """number: 0 for a send_recv, which concerns two ranks, and for a call that is none."""
+        """number: 0 for a send_recv, which concerns two ranks, and for a call without a number."""
         text = f"{kind} of {self._lines.membership.name!r}"
         return f"{text}, call {number}" if number else text
 
@@ -156,7 +157,7 @@ class Order:
         return Called(0, 0, 0, kind, *common)
 
     def untaken(self) -> str:
-        """What other ranks have sent in vain, in words; nothing if there is none, or if that has been told otherwise."""
+        """A text of messages that no call has taken; "" if there are none, or if another error has reported them."""
         with self._lock:
             under_way = self._last is not None and not self._last.done
         if under_way or self._ending.cause is not None:
@@ -164,13 +165,13 @@ class Order:
         if not self._calls.acquire(0.0):
             return ""
         try:
-            told = []
+            parts = []
             for rank, labels in self._lines.untaken().items():
                 more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
-                told.append(f"rank {rank} has called {labels[0]}{more}")
+                parts.append(f"rank {rank} has called {labels[0]}{more}")
         finally:
             self._calls.release()
-        return "; ".join(told)
+        return "; ".join(parts)
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -192,19 +193,19 @@ class Order:
                 _core.report(f"{work.text}: {failure!r}")
 
     def _run(self, work: _Work, *, begun: bool = False) -> None:
-        """begun: it holds the lock."""
+        """begun: the call already holds the lock."""
         error: BaseException | None = None
         nested = not begun and self._calls.mine
         try:
             if nested:
                 raise Error(
-                    "this thread is in a collective of this World: nothing that runs in it can call another one"
+                    "this thread is in a collective of this World: code inside it cannot call another one"
                 )
             if work.before is not None:
-                work.before.join()  # within its own timeout
+                work.before.join()  # bounded by its own timeout
             if not begun and not self._calls.acquire(work.collective.timeout):
                 raise TransferTimeout(
-                    "another thread of this rank has been in a collective all the time"
+                    "another thread of this rank was in a collective all the time"
                 )
             if not begun:
                 error = self._ending.refusal(work.text)
@@ -222,26 +223,26 @@ class Order:
             work.finish(error)
 
     def _give_up(self, caught: BaseException, text: str) -> BaseException:
-        """Tells the others; returns what to raise here."""
+        """Reports to the others; returns the error to raise here."""
         self._ending.look()
-        if isinstance(caught, PeerLost) and self._ending.cause is not None:  # it said why
-            caught = Told(self._lines.membership.rank, self._ending.cause)
+        if isinstance(caught, PeerLost) and self._ending.cause is not None:  # it reported why
+            caught = EndedElsewhere(self._lines.membership.rank, self._ending.cause)
         cause, error = _diagnosis(caught, text, self._lines.membership.rank)
         self._ending.declare(cause)
-        if self._calls.mine:  # else another thread is among the lines
+        if self._calls.mine:  # else another thread uses the lines
             self._lines.ring_off()
         return error
 
 
 _ADVICE: dict[type[Error], str] = {
-    PeerLost: "; state() tells who is left, and shrink() makes a World of those",
+    PeerLost: "; state() shows which ranks are left, and shrink() makes a World of them",
     TransferTimeout: "; give a longer timeout= if it takes longer",
 }
 
 
 def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, BaseException]:
-    """For the other ranks, and for this one."""
-    if isinstance(caught, Told):
+    """The cause for the other ranks, and the error for this one."""
+    if isinstance(caught, EndedElsewhere):
         reported = caught.cause.error(text)
         if isinstance(reported, Error):
             reported.effect = "some"

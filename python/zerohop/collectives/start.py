@@ -1,4 +1,4 @@
-"""The start of a collective of any arrays: what the program has given is checked, and registered where it has to be."""
+"""The start of a collective of any arrays: checks the arguments, and registers arrays if necessary."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def start_send_recv(
     sends = [] if to is None else [(to, desk.flat(array, "array"))]
     receives = [] if from_ is None else [(from_, desk.flat(out, "out", writable=True))]
     if (to == desk.own_rank) != (from_ == desk.own_rank):
-        raise ValueError("what a rank sends to itself it receives in the same call")
+        raise ValueError("a rank that sends to itself must receive in the same call")
     if sends and receives and to == desk.own_rank:
         _check_dtypes([sends[0][1], receives[0][1]])
         _check_own(receives[0][1].whole(), sends[0][1].whole())
@@ -157,7 +157,7 @@ def _check_dtypes(flats: list[Flat]) -> None:
 
 
 def _moved(blocks: list[Block], own: int, place: Block) -> list[Block]:
-    """Without this rank's own if that lies where it goes to."""
+    """Without this rank's own block if that lies at its destination."""
     if blocks[own].is_at(place):
         return blocks[:own] + blocks[own + 1 :]
     return blocks

@@ -1,4 +1,4 @@
-"""A Turn: one collective while it runs on this rank, and what its algorithm works with."""
+"""A Turn: one collective while it runs on this rank, with the tools of its algorithm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zerohop.collectives.lines import Lines
 
 @dataclass(frozen=True)
 class Turn:
-    """call: what History has of it; of send_recv, which only some ranks call, it has the digest 0."""
+    """call: its record in History; for send_recv, which only some ranks call, with digest 0."""
 
     call: Called
     lines: Lines
@@ -43,7 +43,7 @@ class Turn:
         part: int = 0,
         number: int | None = None,
     ) -> Move:
-        """whole: bytes of the block of which this one is a part."""
+        """whole: bytes of the block that contains this one."""
         number = self.call.number if number is None else number
         return Move(rank, block, number, block.nbytes if whole is None else whole, part)
 

@@ -1,4 +1,4 @@
-"""What a user would otherwise search forums for: checks of this machine, each with evidence and remedy.
+"""Checks of this machine, each with evidence and remedy.
 
 >>> from zerohop import doctor
 >>> [finding for finding in doctor.examine(doctor.Host()) if finding.state == "fail"]

@@ -26,9 +26,9 @@ from zerohop.local import RankFailed
 
 
 def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) -> bool:
-    """Whether nothing fails, or with `want` whether that route works; prints why.
+    """Whether no check fails, or with `want` whether that route works; prints the evidence.
 
-    A wanted route that the findings allow is tried with a second process on this machine.
+    A wanted route that the findings allow is tested with a second process on this machine.
     """
     if device is None:
         device = os.environ.get("ZEROHOP_DEVICE") or None
@@ -60,26 +60,26 @@ def diagnose(host: Host, want: str | None, device: str | None, as_json: bool) ->
 
 
 def unknown_settings() -> list[Finding]:
-    """A variable that looks like a setting and is none: misspelt, it would be ignored in silence."""
+    """Variables that look like settings but are not: a misspelt one would be ignored silently."""
     found = misspelt(os.environ)
     if not found:
         return []
     close = [near for near in found.values() if near]
     meant = f"; did you mean {', '.join(close)}?" if close else ""
-    evidence = f"{', '.join(found)}: no such setting, so ignored"
+    evidence = f"{', '.join(found)}: not a setting, ignored"
     return [Finding("settings", "warn", evidence, f"correct or unset it{meant}")]
 
 
 def _try_endpoint(device: str | None) -> tuple[Finding, bool]:
-    """An Endpoint as programs make it, and whether the settings, the environment's too, can be used at all."""
+    """Makes an Endpoint as programs do; also returns whether the settings, including the environment, are usable."""
     try:
         with Endpoint(device) as endpoint:
             return Finding("endpoint", "ok", f"Endpoint() can be made, on {endpoint.device}"), True
     except (ValueError, TypeError) as error:
-        fix = "correct that setting; without keywords it is a ZEROHOP_* variable"
+        fix = "correct that setting: a ZEROHOP_* variable, unless it is a keyword"
         return Finding("endpoint", "fail", f"Endpoint() is refused: {error}", fix), False
     except Error as error:
-        fix = "choose another device (ZEROHOP_DEVICE, --verbs), or mend what the sentence names"
+        fix = "choose another device (ZEROHOP_DEVICE, --verbs), or fix what the message names"
         return Finding("endpoint", "fail", f"Endpoint() fails: {error}", fix), True
 
 
@@ -101,7 +101,7 @@ def _with_second_process(route: str, device: str | None) -> Outcome:
 
 
 def pair(address: bytes, want: str | None, device: str | None, as_json: bool) -> bool:
-    """Whether the wanted route to a counterpart works, or without `want` all that exist; compares both."""
+    """Whether the wanted route to a counterpart works, or without `want` all that exist; compares both ends."""
     comparison: list[Finding] = []
     try:
         with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
@@ -123,13 +123,13 @@ def pair(address: bytes, want: str | None, device: str | None, as_json: bool) ->
 
 
 def listen(device: str | None) -> None:
-    """Prints an address and serves whoever has it, until interrupted."""
+    """Prints an address and serves peers that have it, until interrupted."""
     with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
         reason = share(endpoint)
         print(encode(endpoint.address), flush=True)
         print(f"serving on {endpoint.device}", file=sys.stderr)
         if endpoint.device == "soft0":
-            hint = "only processes of this host reach it; across hosts: --verbs soft0@INTERFACE"
+            hint = "only processes of this host reach it; across hosts use --verbs soft0@INTERFACE"
             print(f"{hint}, on both", file=sys.stderr)
         if reason:
             print(f"no GPU memory: {reason}", file=sys.stderr)

@@ -1,6 +1,6 @@
-"""Asks libcuda about its devices, in a process of its own: it may hang, crash or forbid a later fork.
+"""Queries libcuda for its devices in a separate process: it may hang, crash or prevent a later fork.
 
-Run as a script; needs the standard library alone. Prints the fields of facts.Cuda as JSON.
+Run as a script; needs only the standard library. Prints the fields of facts.Cuda as JSON.
 Constants and signatures: cuda.h.
 """
 
@@ -98,7 +98,7 @@ def device(driver: Driver, ordinal: int) -> dict[str, Any]:
     for key, number in ATTRIBUTES.items():
         try:
             attributes[key] = driver.integer("cuDeviceGetAttribute", number, ordinal)
-        except CudaFailure:  # a driver that does not know the attribute has not the ability
+        except CudaFailure:  # a driver without the attribute lacks the feature
             attributes[key] = 0
     return {
         "name": name.value.decode(),
@@ -109,7 +109,7 @@ def device(driver: Driver, ordinal: int) -> dict[str, Any]:
 
 
 def bar1(address: str) -> tuple[int, int]:
-    """Size and use of the window through which other PCIe devices see a GPU; zeros without NVML."""
+    """Size and use of the window through which other PCIe devices access a GPU; zeros without NVML."""
     try:
         nvml = ctypes.CDLL(NVML)
     except OSError:
@@ -125,7 +125,7 @@ def bar1(address: str) -> tuple[int, int]:
 
 
 def ipc(driver: Driver, count: int) -> list[str]:
-    """Of each GPU, why another process cannot open memory of it; "" when one just did."""
+    """For each GPU, why another process cannot open its memory; "" if one just did."""
     answers, handles = [""] * count, dict[int, str]()
     for ordinal in range(count):
         try:
@@ -138,7 +138,7 @@ def ipc(driver: Driver, count: int) -> list[str]:
 
 
 def export(driver: Driver, ordinal: int) -> str:
-    """A handle of fresh memory with the pattern in it, hexadecimal; both stay until this process ends."""
+    """A handle (hexadecimal) of new memory that holds the pattern; both stay until this process ends."""
     context, memory, handle = ctypes.c_void_p(), ctypes.c_uint64(), IpcHandle()
     driver.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), ordinal)
     driver.call("cuCtxPushCurrent_v2", context)
@@ -150,7 +150,7 @@ def export(driver: Driver, ordinal: int) -> str:
 
 
 def ask_another(handles: dict[int, str]) -> dict[int, str]:
-    """What a second process says of each handle."""
+    """The result of a second process for each handle."""
     if not handles:
         return {}
     command = [sys.executable, __file__, json.dumps(handles)]
@@ -167,7 +167,7 @@ def ask_another(handles: dict[int, str]) -> dict[int, str]:
 
 
 def open_handle(driver: Driver, ordinal: int, encoded: str) -> str:
-    """The other process: opens a handle and reads what the first one wrote; "" when that is there."""
+    """The other process: opens a handle and reads the pattern of the first one; "" if it is there."""
     context, memory, byte = ctypes.c_void_p(), ctypes.c_uint64(), ctypes.c_ubyte()
     handle = IpcHandle.from_buffer_copy(bytes.fromhex(encoded))
     try:

@@ -9,12 +9,12 @@ from zerohop.doctor.host import Host
 
 OLDEST_DRIVER, OLDEST_CUDA = 525, 12000  # the first with cuGetProcAddress_v2
 
-# What cuInit refuses with, and what helps (cuda.h: CUDA_ERROR_...).
+# Errors of cuInit, and remedies (cuda.h: CUDA_ERROR_...).
 CUDA_FIXES = {
-    100: "look at CUDA_VISIBLE_DEVICES, and give a container its GPUs (docker run --gpus all)",
+    100: "check CUDA_VISIBLE_DEVICES, and give a container its GPUs (docker run --gpus all)",
     802: "start nvidia-fabricmanager, which machines with NVSwitches need",
     803: "libcuda and the kernel module are of different versions: reboot, or reload the modules",
-    804: "take the CUDA forward compatibility package out of LD_LIBRARY_PATH",
+    804: "remove the CUDA forward compatibility package from LD_LIBRARY_PATH",
     999: "load the module for unified memory: nvidia-modprobe -u",
 }
 
@@ -29,11 +29,13 @@ def driver(host: Host) -> Finding:
         if not host.topology.gpus:
             return Finding("driver", "absent", "no NVIDIA GPU")
         names = ", ".join(gpu.name for gpu in host.topology.gpus)
-        fix = f"install NVIDIA driver {OLDEST_DRIVER} or newer, best with the open kernel modules"
+        fix = f"install NVIDIA driver {OLDEST_DRIVER} or newer, preferably with the open kernel modules"
         return Finding("driver", "fail", f"{names} without a loaded NVIDIA driver", fix)
     match = re.search(r"\s(\d+)((?:\.\d+)+)\s", text)
     if match is None:
-        return Finding("driver", "warn", f"unknown version: {text.splitlines()[0]}", "tell us")
+        return Finding(
+            "driver", "warn", f"unknown version: {text.splitlines()[0]}", "report this version"
+        )
     version = match.group(1) + match.group(2)
     if int(match.group(1)) < OLDEST_DRIVER:
         return Finding("driver", "fail", version, f"install {OLDEST_DRIVER} or newer (CUDA 12)")
@@ -60,7 +62,7 @@ def gpu_files(host: Host) -> Finding:
 
 
 def _minors(host: Host) -> list[str]:
-    """Device files of the GPUs, whose numbers are not always those of the bus order."""
+    """Device files of the GPUs; their numbers do not always follow the bus order."""
     found = []
     for gpu in host.topology.gpus:
         text = host.tree.text(f"proc/driver/nvidia/gpus/{gpu.pci.address}/information") or ""
@@ -81,7 +83,7 @@ def cuda(host: Host) -> Finding:
     version = cuda_text(answer.version)
     if answer.version < OLDEST_CUDA:
         fix = f"install NVIDIA driver {OLDEST_DRIVER} or newer"
-        return Finding("cuda", "fail", f"the driver knows CUDA {version}, 12.0 is needed", fix)
+        return Finding("cuda", "fail", f"the driver supports CUDA {version}, 12.0 is needed", fix)
     names = ", ".join(device.name for device in answer.devices)
     return Finding("cuda", "ok", f"CUDA {version}: {names}")
 
@@ -96,7 +98,7 @@ def torch_cuda(host: Host) -> Finding:
         return Finding("torch-cuda", "absent", "no PyTorch for CUDA, or no GPU")
     evidence = f"PyTorch for CUDA {built}, driver for CUDA {cuda_text(host.cuda.version)}"
     if int(built.split(".")[0]) > host.cuda.version // 1000:
-        fix = "install a newer driver, or PyTorch for the CUDA version of this one"
+        fix = "install a newer driver, or PyTorch for this driver's CUDA version"
         return Finding("torch-cuda", "warn", evidence, fix)
     return Finding("torch-cuda", "ok", evidence)
 

@@ -1,4 +1,4 @@
-"""The two ends of a pair beside each other: what each brings, and what their Peer uses of it."""
+"""Compares the two ends of a pair: the devices of each, and what their Peer uses of them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from zerohop.doctor.finding import Finding
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 
-FACTS = "doctor/facts"  # the name under which an end shares what it brings, as JSON
-LARGEST = 1 << 16  # bytes: what claims to be more is none
+FACTS = "doctor/facts"  # the name under which an end shares its description, as JSON
+LARGEST = 1 << 16  # bytes; anything longer is not a description
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class EndDevice:
 class End:
     host: str
     version: str  # of zerohop
-    devices: tuple[EndDevice, ...]  # of its Endpoint, a rail each
+    devices: tuple[EndDevice, ...]  # one per rail
 
 
 def describe(endpoint: Endpoint) -> End:
@@ -41,27 +41,27 @@ def describe(endpoint: Endpoint) -> End:
 
 
 def _device(name: str) -> EndDevice:
-    knobs = chosen({})  # as the Endpoint was made
+    knobs = chosen({})  # the values with which the Endpoint was made
     device = verbs.Device(name, port=knobs["port_num"], gid_index=knobs["gid_index"])
     layer = str(device.port_attributes["link_layer"])
     return EndDevice(name, layer, device.gid_kind, device.mtu)
 
 
 def share(endpoint: Endpoint) -> None:
-    """Shares what this end brings, for far_end() of the other one."""
+    """Shares the description of this end, for far_end() of the other one."""
     text = json.dumps(asdict(describe(endpoint))).encode()
     memory = endpoint.register(np.frombuffer(text, "uint8"), writable=False, cache=False)
     endpoint.share(FACTS, memory)
 
 
 def far_end(peer: Peer) -> End | str:
-    """What the other end shares, or why that is not known. Raises PeerLost, TransferTimeout, ..."""
+    """The description of the other end, or why there is none. Raises PeerLost, TransferTimeout, ..."""
     try:
         remote = peer[FACTS]
     except KeyError:
-        return "the other end tells nothing of itself: it runs an older version"
+        return "the other end shares no description: it runs an older version"
     if not 0 < remote.nbytes <= LARGEST:
-        return f"the other end tells {remote.nbytes} bytes of itself, which cannot be"
+        return f"the other end shares a description of {remote.nbytes} bytes, which is too long"
     text = np.empty(remote.nbytes, "uint8")
     peer.read(remote, text).wait()
     try:
@@ -69,18 +69,18 @@ def far_end(peer: Peer) -> End | str:
         devices = tuple(EndDevice(**device) for device in facts.pop("devices"))
         end = End(devices=devices, **facts)
         if not all(isinstance(text, str) for text in (end.host, end.version)):
-            raise TypeError("its host and version are no text")
+            raise TypeError("its host and version are not text")
         for device in devices:
             words = (device.name, device.link_layer, device.gid_kind)
             if not all(isinstance(word, str) for word in words) or type(device.mtu) is not int:
-                raise TypeError(f"{device} is no device")
+                raise TypeError(f"{device} is not a device")
         return end
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        return f"the other end tells something else of itself: {error}"
+        return f"the other end shares an invalid description: {error}"
 
 
 def compare(near: End, far: End, settings: Mapping[str, Any]) -> list[Finding]:
-    """settings: of a route between the two, which say what is used."""
+    """settings: those in use, of a route between the two."""
     rails: list[Mapping[str, Any]] = settings.get("rails") or [settings]
     count = min(len(near.devices), len(far.devices))
     pairs = list(zip(near.devices, far.devices, rails, strict=False))
@@ -107,7 +107,7 @@ def _counts(near: End, far: End, count: int) -> Finding:
     text = f"here {len(near.devices)} ({here}), there {len(far.devices)} ({there}): {count} used"
     if len(near.devices) == len(far.devices):
         return Finding("devices", "ok", text)
-    fix = "name as many devices on both hosts: --verbs A,B (device=, ZEROHOP_DEVICE)"
+    fix = "name equally many devices on both hosts: --verbs A,B (device=, ZEROHOP_DEVICE)"
     return Finding("devices", "warn", text, fix)
 
 
@@ -122,7 +122,7 @@ def _kinds(pairs: Pairs) -> Finding:
         differ |= (here.gid_kind, here.link_layer) != (there.gid_kind, there.link_layer)
     if not differ:
         return Finding("gid-kinds", "ok", "; ".join(lines))
-    fix = "take devices of one kind of network on both hosts, and the same roce_version="
+    fix = "use devices of one kind of network on both hosts, and the same roce_version="
     return Finding("gid-kinds", "fail", "; ".join(lines), fix)
 
 
@@ -137,14 +137,14 @@ def _mtus(pairs: Pairs) -> Finding:
 
 
 def examine_ends(endpoint: Endpoint, peer: Peer) -> list[Finding]:
-    """Both ends compared; what cannot be had is a finding, too."""
+    """Compares both ends; a failure to ask is a finding, too."""
     try:
         far = far_end(peer)
         if isinstance(far, str):
             return [Finding("ends", "absent", far)]
         return compare(describe(endpoint), far, _settings(endpoint, peer))
     except Error as error:
-        return [Finding("ends", "fail", f"not to be asked: {error}", "see the routes below")]
+        return [Finding("ends", "fail", f"it cannot be asked: {error}", "see the routes below")]
 
 
 def _settings(endpoint: Endpoint, peer: Peer) -> Mapping[str, Any]:

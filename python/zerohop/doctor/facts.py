@@ -1,4 +1,4 @@
-"""Facts that are no files: what libcuda, libibverbs and the kernel answer when asked."""
+"""Facts that are not in files: answers of libcuda, libibverbs and the kernel."""
 
 from __future__ import annotations
 
@@ -26,19 +26,21 @@ class CudaDevice:
     name: str
     pci: str  # "0000:06:00.0"
     nbytes: int  # of its memory
-    attributes: dict[str, int]  # see cuda_probe.ATTRIBUTES; 0 for what the driver does not know
-    bar1_nbytes: int = 0  # of its window for other PCIe devices, as NVML has it; 0: not told
+    attributes: dict[str, int]  # see cuda_probe.ATTRIBUTES; 0 if the driver does not know one
+    bar1_nbytes: int = 0  # of its window for other PCIe devices, from NVML; 0: unknown
     bar1_used: int = 0
 
 
 @dataclass(frozen=True)
 class Cuda:
     reason: str = ""  # why there are no devices
-    code: int = 0  # of the CUDA error in the reason
+    code: int = 0  # the CUDA error in the reason
     version: int = 0  # 13000 is CUDA 13.0
     devices: tuple[CudaDevice, ...] = ()
     peers: frozenset[tuple[int, int]] = frozenset()  # (a, b): a can access memory of b
-    ipc: tuple[str, ...] = ()  # of each GPU, why another process cannot open its memory; "": it can
+    ipc: tuple[
+        str, ...
+    ] = ()  # for each GPU, why another process cannot open its memory; "": it can
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,10 @@ class VerbsDevice:
     reason: str = ""  # why it cannot be opened
     mtus: dict[str, list[int]] = field(default_factory=dict)  # port: [active, maximum] in bytes
     dma_buf_errno: int | None = None
-    relaxed_errno: int | None = (
-        None  # of asking for relaxed ordering; 0: taken, None: not to be asked
-    )
-    data_direct: str | None = (
-        None  # its place in /sys, "" without; None: not mlx5, or too old to ask
-    )
+    # Of a request for relaxed ordering; 0: accepted, None: unknown.
+    relaxed_errno: int | None = None
+    # Its path in /sys, "" if it has none; None: not mlx5, or too old.
+    data_direct: str | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def ask_verbs() -> Verbs:
 
 
 def _run(script: str) -> dict[str, Any]:
-    """What a probe printed; {"reason": ...} when it died, hung or printed something else."""
+    """The output of a probe; {"reason": ...} if it died, hung or printed something else."""
     command = [sys.executable, str(Path(__file__).with_name(script))]
     try:
         done = subprocess.run(
@@ -114,7 +114,7 @@ def memlock() -> int | None:
 
 
 def pidfd_problem() -> str:
-    """Why pidfd_getfd is refused even on ourselves, as container filters do; "" when it works."""
+    """Why pidfd_getfd fails even for this process, as under container filters; "" if it works."""
     call = ctypes.CDLL(None, use_errno=True).syscall  # not every Python has os.pidfd_open
     pid_fd = call(PIDFD_OPEN, os.getpid(), 0)
     if pid_fd < 0:
@@ -128,7 +128,7 @@ def pidfd_problem() -> str:
 
 
 def vm_problem() -> str:
-    """Why process_vm_readv is refused even on ourselves, as container filters do; "" when it works."""
+    """Why process_vm_readv fails even for this process, as under container filters; "" if it works."""
     word, copy = ctypes.c_uint64(42), ctypes.c_uint64()
     size = ctypes.sizeof(word)
     remote, local = (_Range(ctypes.addressof(place), size) for place in (word, copy))
@@ -161,7 +161,7 @@ TIMEOUT_S = 5.0
 
 
 def loopback() -> tuple[bool, str]:
-    """Whether bytes and a notification arrive, and what happened; takes seconds at most."""
+    """Whether bytes and a notification arrive, with a text; takes at most a few seconds."""
     from zerohop.endpoint import Endpoint
     from zerohop.errors import Error
 
@@ -181,5 +181,5 @@ def loopback() -> tuple[bool, str]:
     except (Error, OSError, ValueError) as error:
         return False, str(error)
     if not arrived:
-        return False, f"other bytes arrived than the {NBYTES} that were written"
-    return True, f"64 KiB and a notification arrived; {time.perf_counter() - begin:.2f} s in all"
+        return False, f"the bytes that arrived differ from the {NBYTES} that were written"
+    return True, f"64 KiB and a notification arrived; {time.perf_counter() - begin:.2f} s in total"

@@ -1,4 +1,4 @@
-"""The other end of `zerohop doctor` and `zerohop verify`: its address as text, what it prints, and a second process that is it."""
+"""The other end of `zerohop doctor` and `zerohop verify`: its address as text, its output, and a second process for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from zerohop.endpoint import Endpoint
 from zerohop.errors import TransferTimeout
 from zerohop.local import Link, RankFailed, Ranks
 
-START_S = 60.0  # of a second process: it imports numpy and may start CUDA
+START_S = 60.0  # for a second process, which imports numpy and may start CUDA
 LOOK_S = 1.0
-MAGIC = b"zhad"  # that every Endpoint.address begins with
-FORM = "it is what --listen printed at the other end, base64 or hex, or @FILE with that"
+MAGIC = b"zhad"  # the start of every Endpoint.address
+FORM = "it is the output of --listen at the other end, base64 or hex, or @FILE that contains it"
 
 
 def checked(text: str) -> bytes:
-    """As decode(), of what a user has typed. Raises ValueError also where the bytes are of something else.
+    """As decode(), for user input. Raises ValueError also if the bytes are not an address.
 
     No message shows the text: it may hold a secret.
     """
@@ -32,7 +32,7 @@ def checked(text: str) -> bytes:
     except ValueError:
         address = b""
     if not address.startswith(MAGIC):
-        raise ValueError(f"this is no address: {FORM}")
+        raise ValueError(f"this is not an address: {FORM}")
     return address
 
 
@@ -41,7 +41,7 @@ def encode(address: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Bytes of an address in hex or base64, or in the file behind an @ (either of those, or raw).
+    """Bytes of an address in hex or base64, or in a file named after an @ (either of those, or raw).
 
     Raises ValueError, OSError for a file that cannot be read.
     """
@@ -51,7 +51,7 @@ def decode(text: str) -> bytes:
         content = Path(text[1:]).read_bytes()
         try:
             return decode(content.decode("ascii").strip())
-        except ValueError:  # not text (UnicodeDecodeError is one): the address itself
+        except ValueError:  # not text (UnicodeDecodeError): the address itself
             return content
     try:
         return bytes.fromhex(text)
@@ -60,25 +60,25 @@ def decode(text: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except binascii.Error:
-        raise ValueError("it is neither hex nor base64, nor a file name behind an @") from None
+        raise ValueError("it is neither hex nor base64, nor a file name after an @") from None
 
 
 def greet(endpoint: Endpoint) -> None:
-    """Serves until it is interrupted, and says who came: serving needs no help from it.
+    """Prints which peers connect, until interrupted: serving needs no help from it.
 
-    To stderr: what it prints to stdout, its address, is for the other end. Raises KeyboardInterrupt alone.
+    To stderr: stdout carries the address, which is for the other end. Raises only KeyboardInterrupt.
     """
     while True:
         try:
             peer = endpoint.accept(timeout=LOOK_S)
         except TransferTimeout:
-            continue  # gives Ctrl-C its chance
+            continue  # lets Ctrl-C in
         print(f"{peer.name} on {peer.host} connected", file=sys.stderr)
 
 
 @contextmanager
 def second_process(serve: Callable[..., None], *arguments: Any) -> Iterator[bytes]:
-    """Runs serve(link, *arguments), which ends with stay(), in a process of its own; gives its address. Raises RankFailed."""
+    """Runs serve(link, *arguments), which ends with stay(), in a second process; yields its address. Raises RankFailed."""
     with Ranks(serve, 1, *arguments, silence=START_S) as ranks:
         try:
             [address] = ranks.ask(None)
@@ -88,7 +88,7 @@ def second_process(serve: Callable[..., None], *arguments: Any) -> Iterator[byte
 
 
 def stay(link: Link, endpoint: Endpoint) -> None:
-    """Tells the first process the address, and serves for as long as that lives."""
+    """Sends the address to the first process, and serves as long as that lives."""
     link.order()
     link.answer(endpoint.address)
-    link.order()  # none comes
+    link.order()  # waits for ever: none is sent

@@ -1,11 +1,11 @@
-"""What one check found: a state, the evidence for it, and what to do about it."""
+"""The result of one check: a state, the evidence for it, and a remedy."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-# absent: there is nothing to check here (no GPU, no RDMA device), which is no fault.
+# absent: there is nothing to check here (no GPU, no RDMA device); this is not a fault.
 State = Literal["ok", "warn", "fail", "absent"]
 
 
@@ -14,10 +14,10 @@ class Finding:
     name: str
     state: State
     evidence: str
-    fix: str = ""  # a sentence that helps, for warn and fail
+    fix: str = ""  # the remedy, for warn and fail
 
 
 def worst(states: list[State]) -> State:
-    """The state that several things have together; absent only when all are."""
+    """The worst of several states; absent only if all are."""
     order: tuple[State, ...] = ("fail", "warn", "ok")
     return next((state for state in order if state in states), "absent")

@@ -10,14 +10,14 @@ from zerohop.doctor.pcie import device_control
 from zerohop.host import human_bytes
 from zerohop.topology import Gpu
 
-# Any of these exists once a peer-memory module is loaded (NCCL and UCX look at the same ones).
+# One of these exists once a peer-memory module is loaded (NCCL and UCX check the same ones).
 PEERMEM = (
     "sys/module/nvidia_peermem/version",
     "sys/kernel/mm/memory_peers/nv_mem/version",
     "sys/kernel/mm/memory_peers/nv_mem_nc/version",
     "sys/module/nv_peer_mem/version",
 )
-NEARLY_FULL = 0.9  # part of the window in use from which on it is worth a warning
+NEARLY_FULL = 0.9  # warn if a larger part of the window is in use
 ALLOW_RELAXED = 0x10  # of the PCIe device control register
 HOST_FLUSH = 1  # CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
 ORDERED_FOR_OWNER = 100  # CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
@@ -40,7 +40,7 @@ def dma_buf(host: Host) -> Finding:
 
 
 def peermem(host: Host) -> Finding:
-    """Whether nvidia-peermem is loaded: the way of registering GPU memory without dma-buf."""
+    """Whether nvidia-peermem is loaded: it registers GPU memory without dma-buf."""
     loaded = [path for path in PEERMEM if host.tree.exists(path)]
     if loaded:
         version = host.tree.text(loaded[0]) or "version unknown"
@@ -48,7 +48,7 @@ def peermem(host: Host) -> Finding:
     if not (host.topology.gpus and host.topology.rdma):
         return Finding("peermem", "absent", "no pair of GPU and RDMA device")
     if exports_dma_buf(host):
-        return Finding("peermem", "absent", "not loaded, and not needed beside dma-buf")
+        return Finding("peermem", "absent", "not loaded, and not needed with dma-buf")
     return Finding("peermem", "warn", "not loaded, and no dma-buf", "modprobe nvidia-peermem")
 
 
@@ -81,9 +81,9 @@ def write_order(host: Host) -> Finding:
 
 
 def bar1(host: Host) -> Finding:
-    """Whether all of a GPU's memory fits through its PCIe window, which limits what is registered.
+    """Whether all of a GPU's memory fits into its PCIe window, which limits registrations.
 
-    Its size is in /sys, its use is told by NVML.
+    The size comes from /sys, the use from NVML.
     """
     devices = {device.pci: device for device in host.cuda.devices}
     lines, fixes = [], dict[str, None]()
@@ -99,7 +99,7 @@ def bar1(host: Host) -> Finding:
         if device is not None and device.bar1_nbytes:
             line += f", {human_bytes(device.bar1_used)} in use"
             if device.bar1_used > NEARLY_FULL * device.bar1_nbytes:
-                fixes["close what other processes have registered: nvidia-smi -q -d MEMORY"] = None
+                fixes["close registrations of other processes: nvidia-smi -q -d MEMORY"] = None
         lines.append(line)
     if not lines:
         return Finding("bar1", "absent", "no GPU whose PCIe windows can be read")
@@ -109,8 +109,8 @@ def bar1(host: Host) -> Finding:
 def relaxed_ordering(host: Host) -> Finding:
     """Whether adapters may write to GPU memory in any order, which some platforms need for full speed.
 
-    The adapter's registrations ask for it (knob relaxed_ordering, man ibv_reg_mr), and the PCIe
-    device control register allows it (PCI Express Base Specification 6.0, 7.5.3.4).
+    Registrations request it (knob relaxed_ordering, man ibv_reg_mr), and the PCIe
+    device control register must allow it (PCI Express Base Specification 6.0, 7.5.3.4).
     """
     answers = {device.name: device for device in host.verbs.devices if not device.reason}
     adapters = [rdma for rdma in host.topology.rdma if rdma.pci and rdma.name in answers]
@@ -124,9 +124,9 @@ def relaxed_ordering(host: Host) -> Finding:
             verbs = "libibverbs is too old to ask for it"
             fixes["install rdma-core 28 or newer"] = None
         elif refusal:
-            verbs = f"refused by the adapter ({os.strerror(refusal)}), so zerohop goes without"
+            verbs = f"refused by the adapter ({os.strerror(refusal)}), so zerohop does not use it"
         else:
-            verbs = "taken by the adapter"
+            verbs = "accepted by the adapter"
         control = device_control(host.root, rdma.pci.address)
         if control is None:
             pcie = "PCIe control readable by root only"
@@ -134,26 +134,28 @@ def relaxed_ordering(host: Host) -> Finding:
             pcie = "allowed on PCIe"
         else:
             pcie = "switched off on PCIe"
-            fixes[f"setpci -s {rdma.pci.address} CAP_EXP+8.w=10:10, or look at the firmware"] = None
+            fixes[f"setpci -s {rdma.pci.address} CAP_EXP+8.w=10:10, or check the firmware"] = None
         lines.append(f"{rdma.name}: {verbs}, {pcie}")
     state: State = "warn" if fixes else "ok"
     return Finding("relaxed-ordering", state, "; ".join(lines), "; ".join(fixes))
 
 
 def data_direct(host: Host) -> Finding:
-    """Whether an adapter has a second, direct way to GPU memory (mlx5 Data Direct, ConnectX-8)."""
+    """Whether an adapter has a second, direct path to GPU memory (mlx5 Data Direct, ConnectX-8)."""
     asked = [device for device in host.verbs.devices if device.data_direct is not None]
     having = [f"{device.name}: {device.data_direct}" for device in asked if device.data_direct]
     if not host.topology.gpus or not asked:
-        return Finding("data-direct", "absent", "no mlx5 adapter beside a GPU")
+        return Finding("data-direct", "absent", "no pair of GPU and mlx5 adapter")
     if not having:
         names = ", ".join(device.name for device in asked)
-        return Finding("data-direct", "absent", f"{names} has no Data Direct, the usual way serves")
+        return Finding(
+            "data-direct", "absent", f"{names} has no Data Direct; the usual path is used"
+        )
     return Finding("data-direct", "ok", "; ".join(having))
 
 
 def _window(host: Host, gpu: Gpu) -> int:
-    """BAR1 in NVIDIA's counting: the second memory window, behind the registers in BAR0.
+    """NVIDIA's BAR1: the second memory window, after the registers in BAR0.
 
     /sys/.../resource has a line "begin end flags" for each BAR; a 64-bit BAR takes two lines.
     """
@@ -167,7 +169,7 @@ def _window(host: Host, gpu: Gpu) -> int:
 
 
 def rdma_dma_buf(host: Host) -> Finding:
-    """Whether each RDMA device registers dma-bufs: ibv_reg_dmabuf_mr refuses descriptor -1 by EBADF."""
+    """Whether each RDMA device registers dma-bufs: ibv_reg_dmabuf_mr then refuses descriptor -1 with EBADF."""
     if not host.topology.gpus:
         return Finding("rdma-dma-buf", "absent", "no NVIDIA GPU")
     lines, states = [], list[State]()
@@ -182,5 +184,5 @@ def rdma_dma_buf(host: Host) -> Finding:
         return Finding("rdma-dma-buf", "absent", "no RDMA device that can be opened")
     if worst(states) == "ok":
         return Finding("rdma-dma-buf", "ok", "; ".join(lines))
-    fix = "take an adapter whose driver knows dma-buf (mlx5 on Linux 5.12), else nvidia-peermem"
+    fix = "use an adapter whose driver supports dma-buf (mlx5 on Linux 5.12), else nvidia-peermem"
     return Finding("rdma-dma-buf", "warn", "; ".join(lines), fix)

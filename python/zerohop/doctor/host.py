@@ -1,4 +1,4 @@
-"""The machine as the checks see it: every piece of evidence is read through a Host."""
+"""The machine as the checks see it: checks read all evidence through a Host."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CAP_IPC_LOCK, CAP_SYS_PTRACE = 14, 19  # linux/capability.h
 
 @dataclass
 class Host:
-    """This machine by default; tests give a tree and answers of their own."""
+    """This machine by default; tests supply their own tree and answers."""
 
     root: Path = Path("/")
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
@@ -44,7 +44,7 @@ class Host:
 
     @cached_property
     def cuda(self) -> facts.Cuda:
-        """What libcuda says; it is not asked on a machine without a GPU."""
+        """The answers of libcuda, which is not queried on a machine without a GPU."""
         return self.ask_cuda() if self.topology.gpus else facts.Cuda(reason="no NVIDIA GPU")
 
     @cached_property

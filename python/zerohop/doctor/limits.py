@@ -1,4 +1,4 @@
-"""Checks of the kernel and of what it allows a process."""
+"""Checks of the kernel and of its limits."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from zerohop.host import human_bytes
 from zerohop.scale.model import Job, weigh
 
 DMA_BUF_KERNEL = (5, 12)  # the first with ibv_reg_dmabuf_mr (commit bfe0cc6eb249)
-LEAST_MEMLOCK = 1 << 20  # bytes: queues alone take this much
+LEAST_MEMLOCK = 1 << 20  # bytes; the queues alone need this much
 DEFAULT_MAPS = 65530  # of vm.max_map_count (kernel: admin-guide/sysctl/vm.rst)
-CROWDED = 0.8  # part of the mappings in use from which on it is worth a warning
+CROWDED = 0.8  # warn if a larger part of the mappings is in use
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")  # read through the kernel, a microsecond or more each
 DOCKER_SHM = 64 << 20  # bytes of /dev/shm that docker run gives without --shm-size
 
@@ -21,13 +21,13 @@ def kernel(host: Host) -> Finding:
     if host.kernel is None:
         return Finding("kernel", "absent", f"unknown release {release!r}")
     if host.kernel >= DMA_BUF_KERNEL:
-        return Finding("kernel", "ok", f"Linux {release}, knows dma-buf registration")
-    fix = "for GPUDirect take Linux 5.12 or newer, or nvidia-peermem"
+        return Finding("kernel", "ok", f"Linux {release}, supports dma-buf registration")
+    fix = "for GPUDirect use Linux 5.12 or newer, or nvidia-peermem"
     return Finding("kernel", "warn", f"Linux {release}, no dma-buf registration", fix)
 
 
 def memlock(host: Host) -> Finding:
-    """How much host memory may be registered: RLIMIT_MEMLOCK, which CAP_IPC_LOCK lifts (man mlock)."""
+    """How much host memory may be registered: RLIMIT_MEMLOCK, which does not apply with CAP_IPC_LOCK (man mlock)."""
     limit = host.ask_memlock()
     if limit is None:
         return Finding("memlock", "ok", "unlimited")
@@ -39,15 +39,15 @@ def memlock(host: Host) -> Finding:
     fix = "ulimit -l unlimited (limits.conf: memlock; docker run --ulimit memlock=-1)"
     state: State = "fail" if limit < LEAST_MEMLOCK else "warn"
     peers = limit // weigh(Job(2)).pinned_nbytes
-    evidence = f"{text} may be registered with an adapter, room for {peers} Peers (zerohop scale)"
+    evidence = f"{text} may be registered with an adapter, enough for {peers} Peers (zerohop scale)"
     return Finding("memlock", state, evidence, fix)
 
 
 def max_map_count(host: Host) -> Finding:
-    """Room for memory mappings: mmap fails with ENOMEM once a process has this many (man mmap)."""
+    """Room for memory mappings: mmap fails with ENOMEM beyond this number (man mmap)."""
     limit = host.tree.integer("proc/sys/vm/max_map_count")
     if limit is None:
-        return Finding("max-map-count", "absent", "not to be read")
+        return Finding("max-map-count", "absent", "cannot be read")
     used = len((host.tree.text("proc/self/maps") or "").splitlines())
     text = f"{limit}, this process has {used}"
     if limit < DEFAULT_MAPS or used > CROWDED * limit:
@@ -56,7 +56,7 @@ def max_map_count(host: Host) -> Finding:
 
 
 def shm(host: Host) -> Finding:
-    """Size of /dev/shm, which PyTorch's data loaders and NCCL fill; zerohop itself does not."""
+    """Size of /dev/shm, which PyTorch's data loaders and NCCL use; zerohop itself does not."""
     nbytes = host.size_of("dev/shm")
     if not nbytes:
         return Finding("shm", "absent", "no /dev/shm")
@@ -67,7 +67,7 @@ def shm(host: Host) -> Finding:
 
 
 def numa_balancing(host: Host) -> Finding:
-    """Whether the kernel moves pages between nodes and takes page faults to find out which.
+    """Whether the kernel moves pages between nodes, and causes page faults to find them.
 
     Bound programs should turn it off (kernel: admin-guide/sysctl/kernel.rst, numa_balancing).
     """
@@ -80,17 +80,17 @@ def numa_balancing(host: Host) -> Finding:
 
 
 def clocks(host: Host) -> Finding:
-    """Hosts need no common time: each measures its own timeouts, and no time stamp is compared.
+    """Hosts need no common time: each measures its own timeouts, and time stamps are not compared.
 
-    What a poll that looks at the clock costs depends on its source (kernel: sysfs-devices-system,
+    The cost of a poll that reads the clock depends on the clock source (kernel: sysfs-devices-system,
     clocksource).
     """
     where = "sys/devices/system/clocksource/clocksource0"
     source = host.tree.text(f"{where}/current_clocksource")
     text = "no clock synchronisation between hosts is needed"
     if source in SLOW_CLOCKS:
-        fix = "see why the kernel gave up the fast one: dmesg | grep -i clocksource; boot with tsc=reliable"
+        fix = "check why the kernel rejected the fast one: dmesg | grep -i clocksource; boot with tsc=reliable"
         return Finding(
-            "clocks", "warn", f"{text}; reading the clock of this one, {source}, is slow", fix
+            "clocks", "warn", f"{text}; reading this host's clock, {source}, is slow", fix
         )
-    return Finding("clocks", "ok", text + (f"; this one reads {source}" if source else ""))
+    return Finding("clocks", "ok", text + (f"; this host uses {source}" if source else ""))

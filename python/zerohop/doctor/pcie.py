@@ -1,6 +1,6 @@
-"""Checks of what lies between two PCIe devices that talk without the CPU: distance, IOMMU, ACS.
+"""Checks of the path between two PCIe devices that communicate without the CPU: distance, IOMMU, ACS.
 
-All of the configuration space of a device, which says some of it, is shown to root alone.
+Some of it is in the part of the configuration space that only root can read.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from zerohop.doctor.host import Host
 from zerohop.topology import Distance, Gpu, PciDevice, RdmaDevice
 
 STATUS, HAS_LIST = 0x06, 0x10  # register, and its bit that says there are capabilities
-FIRST = 0x34  # where the first one's offset is
+FIRST = 0x34  # holds the offset of the first one
 PCI_EXPRESS = 0x10  # capability (PCI Express Base Specification 6.0, 7.5.3)
 DEVICE_CONTROL = 8  # in it
 EXTENDED = 0x100  # where extended capabilities begin
-USUAL = 0x40  # bytes of the header, which everybody may read
+USUAL = 0x40  # bytes of the header, which every user may read
 
 
 def read(root: Path, address: str) -> bytes:
-    """All that may be read of a device's configuration space; b"" if nothing."""
+    """The readable part of a device's configuration space; b"" if nothing."""
     try:
         return (root / f"sys/bus/pci/devices/{address}/config").read_bytes()
     except OSError:
@@ -30,9 +30,9 @@ def read(root: Path, address: str) -> bytes:
 
 
 def device_control(root: Path, address: str) -> int | None:
-    """The PCIe device control register; None when it may not be read, or it is no PCIe device.
+    """The PCIe device control register; None if it may not be read, or is not a PCIe device.
 
-    A capability starts with a byte of its id and one of its successor's offset.
+    A capability starts with one byte for its id and one for the offset of the next.
     """
     config = read(root, address)
     if len(config) <= USUAL or not config[STATUS] & HAS_LIST:
@@ -47,9 +47,9 @@ def device_control(root: Path, address: str) -> int | None:
 
 
 def extended(root: Path, address: str, capability: int, nbytes: int) -> bytes | None:
-    """The first bytes of an extended capability, b"" if it has none; None when that may not be read.
+    """The first bytes of an extended capability, b"" if it has none; None if it may not be read.
 
-    One starts with a word of its id (16 bits), version (4) and successor (12).
+    It starts with a word of id (16 bits), version (4) and offset of the next (12).
     """
     config = read(root, address)
     if len(config) <= EXTENDED:
@@ -74,7 +74,7 @@ def _pci(device: Gpu | RdmaDevice) -> PciDevice | None:
 
 
 def distance(host: Host) -> Finding:
-    """How far each GPU is from the RDMA devices nearest to it, and whose CPUs are near (zerohop topo)."""
+    """The distance of each GPU from its nearest RDMA devices, and the near CPUs (zerohop topo)."""
     topology = host.topology
     if not topology.gpus or not any(rdma.active_ports for rdma in topology.rdma):
         return Finding("distance", "absent", "no pair of GPU and active RDMA device")
@@ -84,27 +84,27 @@ def distance(host: Host) -> Finding:
     for gpu in topology.gpus:
         near = topology.nearest(gpu.name)
         node = topology.node_of(gpu)
-        where = f"NUMA {node}, CPUs {cpus[node] or 'none'}" if node in cpus else "NUMA not told"
+        where = f"NUMA {node}, CPUs {cpus[node] or 'none'}" if node in cpus else "NUMA unknown"
         names = [f"{rdma.name} {topology.label(gpu.name, rdma.name)}" for rdma in near]
         far |= any(topology.distance(gpu.name, rdma.name) == Distance.SYS for rdma in near)
         lines.setdefault(f"{', '.join(names) or 'none usable'} ({where})", []).append(gpu.name)
     text = "; ".join(f"{', '.join(gpus)}: {what}" for what, gpus in lines.items())
     if far:
-        fix = "put the adapter below the GPU's own socket, best below the same PCIe switch"
-        return Finding("distance", "warn", text, f"{fix}; or take a GPU near the adapter")
+        fix = "put the adapter on the GPU's own socket, preferably on the same PCIe switch"
+        return Finding("distance", "warn", text, f"{fix}; or use a GPU near the adapter")
     return Finding("distance", "ok", text)
 
 
 def iommu(host: Host) -> Finding:
-    """Whether the IOMMU translates what GPUs and RDMA devices exchange.
+    """Whether the IOMMU translates traffic between GPUs and RDMA devices.
 
-    Anything but identity ("pass-through") sends it through the root complex, or breaks it (NCCL
+    Anything but identity ("pass-through") sends the traffic through the root complex, or breaks it (NCCL
     user guide, GPU troubleshooting). The mode is the type of a device's group (kernel:
     ABI/testing/sysfs-kernel-iommu_groups).
     """
     devices = [pci for pci in map(_pci, host.topology.devices) if pci is not None]
     if len(devices) < 2 or not host.topology.gpus:
-        return Finding("iommu", "absent", "no two devices that would talk directly")
+        return Finding("iommu", "absent", "no two devices that communicate directly")
     kinds: dict[str, list[str]] = {}
     for pci in devices:
         group = host.tree.target(f"sys/bus/pci/devices/{pci.address}/iommu_group")
@@ -117,7 +117,7 @@ def iommu(host: Host) -> Finding:
 
 
 def acs(host: Host) -> Finding:
-    """Whether PCIe switches redirect what GPU and RDMA device below them exchange up to the CPU.
+    """Whether PCIe switches redirect traffic between a GPU and an RDMA device to the CPU.
 
     Source: NCCL user guide, GPU troubleshooting, "PCI Access Control Services".
     """
@@ -135,7 +135,7 @@ def acs(host: Host) -> Finding:
 
 
 def _between(host: Host) -> list[list[str]]:
-    """For each GPU and RDMA device on one tree of switches, the bridges that lie between them."""
+    """For each GPU and RDMA device on one tree of switches, the bridges between them."""
     found = []
     for gpu in host.topology.gpus:
         for rdma in host.topology.rdma:
@@ -146,7 +146,7 @@ def _between(host: Host) -> list[list[str]]:
 
 
 def _acs_control(host: Host, address: str) -> int | None:
-    """The ACS control word of a bridge, 0 for one without ACS; None when it may not be read."""
+    """The ACS control word of a bridge, 0 for one without ACS; None if it may not be read."""
     capability = extended(host.root, address, ACS, ACS_NBYTES)
     if not capability:
         return None if capability is None else 0

@@ -11,7 +11,7 @@ from zerohop.topology import NetDevice, Port, RdmaDevice
 INSTALL = "apt-get install libibverbs1 ibverbs-providers (dnf install libibverbs)"
 LARGEST_MTU = 4096  # bytes of payload in an RDMA packet (IBTA specification, 9.2)
 IWARP = "RNIC"  # node type
-NETDEV_MTU = 4200  # what a network device needs for it, headers included
+NETDEV_MTU = 4200  # the network device's MTU for it, with headers
 
 # Kernel drivers of PCI devices whose provider in libibverbs has another name.
 PROVIDERS = {
@@ -29,19 +29,19 @@ PROVIDERS = {
 
 
 def libibverbs(host: Host) -> Finding:
-    """Whether libibverbs can be loaded. soft0 does without."""
+    """Whether libibverbs can be loaded. soft0 does not need it."""
     reason = host.verbs.reason
     if not reason:
         return Finding("libibverbs", "ok", "libibverbs.so.1 is there")
     if host.topology.rdma:
         return Finding("libibverbs", "fail", reason, INSTALL)
-    return Finding("libibverbs", "absent", "not installed, and no RDMA device wants it")
+    return Finding("libibverbs", "absent", "not installed, and no RDMA device needs it")
 
 
 def providers(host: Host) -> Finding:
     """Whether libibverbs has a driver for every RDMA device of the kernel.
 
-    Providers are announced by a file each in /etc/libibverbs.d (rdma-core, libibverbs/README).
+    Each provider has a file in /etc/libibverbs.d (rdma-core, libibverbs/README).
     """
     if not host.topology.rdma:
         return Finding("providers", "absent", "no RDMA device")
@@ -56,7 +56,7 @@ def providers(host: Host) -> Finding:
     lines = []
     for device in missing:
         provider = provider_of(device)
-        why = "is announced, yet fails" if provider in announced else "is missing"
+        why = "is listed but fails" if provider in announced else "is missing"
         lines.append(f"{device.name}: provider {provider} {why}")
     return Finding("providers", "fail", "; ".join(lines), INSTALL)
 
@@ -69,7 +69,7 @@ def provider_of(device: RdmaDevice) -> str:
 
 
 def uverbs(host: Host) -> Finding:
-    """Whether the device files are there and may be used; containers often lack them."""
+    """Whether the device files exist and may be used; containers often lack them."""
     if not host.topology.rdma:
         return Finding("uverbs", "absent", "no RDMA device")
     files = {
@@ -84,24 +84,24 @@ def uverbs(host: Host) -> Finding:
     mine = [files[device.name] for device in host.topology.rdma]
     missing = [f"/{path}" for path in mine if not host.tree.exists(path)]
     if missing:
-        fix = "start udev, or make them: mknod"
+        fix = "start udev, or create them: mknod"
         if host.container:
             fix = "start the container with --device=/dev/infiniband --ulimit memlock=-1"
         return Finding("uverbs", "fail", f"{', '.join(missing)} missing", fix)
     closed = [f"/{path}" for path in mine if not host.usable(path)]
     if closed:
-        fix = "chmod 666 them, by a udev rule for good"
+        fix = "chmod 666 them; permanently by a udev rule"
         return Finding("uverbs", "fail", f"{', '.join(closed)} not permitted", fix)
     failed = [f"{device.name}: {device.reason}" for device in host.verbs.devices if device.reason]
     if failed:
-        return Finding("uverbs", "fail", "; ".join(failed), "read the kernel's log: dmesg")
+        return Finding("uverbs", "fail", "; ".join(failed), "read the kernel log: dmesg")
     return Finding("uverbs", "ok", ", ".join(f"/{path}" for path in mine))
 
 
 def transport(host: Host) -> Finding:
-    """Which devices speak InfiniBand or RoCE.
+    """Which devices use InfiniBand or RoCE.
 
-    iWARP is refused for good: a Peer's notifications need write with immediate, which it has not
+    iWARP is always refused: a Peer's notifications need write with immediate, which it lacks
     (RFC 5040), and it connects through rdma_cm only.
     """
     usable = [device.name for device in host.topology.rdma if device.node_type != IWARP]
@@ -113,7 +113,7 @@ def transport(host: Host) -> Finding:
 
 
 def _ports(host: Host) -> Iterator[tuple[RdmaDevice, Port]]:
-    """Those that zerohop can use."""
+    """The ports that zerohop can use."""
     for device in host.topology.rdma:
         if device.node_type == IWARP:
             continue
@@ -122,7 +122,7 @@ def _ports(host: Host) -> Iterator[tuple[RdmaDevice, Port]]:
 
 
 def ports(host: Host) -> Finding:
-    """Which ports carry data."""
+    """Which ports are active."""
     every = list(_ports(host))
     if not every:
         return Finding("ports", "absent", transport(host).evidence)
@@ -140,8 +140,8 @@ def _bring_up(device: RdmaDevice, port: Port) -> str:
         return "start a subnet manager in the fabric (opensm)"
     netdev = device.parent or next((gid.netdev for gid in port.gids if gid.netdev), None)
     if port.link_layer == "Ethernet" and netdev:
-        return f"ip link set {netdev} up, and see to its cable"
-    return f"see to the cable of {device.name} port {port.number}"
+        return f"ip link set {netdev} up, and check its cable"
+    return f"check the cable of {device.name} port {port.number}"
 
 
 def gids(host: Host) -> Finding:
@@ -178,7 +178,7 @@ def gids(host: Host) -> Finding:
 def mtu(host: Host) -> Finding:
     """Whether packets are as large as RDMA allows; small ones cost bandwidth.
 
-    On Ethernet the RDMA MTU is the largest power of two that fits the network device's, headers
+    On Ethernet the RDMA MTU is the largest power of two that fits the network device's MTU, headers
     included.
     """
     nets = {net.name: net for net in host.topology.net}

@@ -1,4 +1,4 @@
-"""What `zerohop doctor` prints: what is wrong first, each with what to do about it."""
+"""The output of `zerohop doctor`: problems first, each with a remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def print_findings(findings: Sequence[Finding], console: Console) -> None:
 
 
 def _absent(findings: Sequence[Finding]) -> dict[str, list[str]]:
-    """Names of the checks that had nothing to look at, by their reason: a line for each reason."""
+    """Names of the checks that had nothing to check, by reason: one line per reason."""
     reasons: dict[str, list[str]] = {}
     for finding in findings:
         if finding.state == "absent":
@@ -40,7 +40,7 @@ def _absent(findings: Sequence[Finding]) -> dict[str, list[str]]:
 
 
 def print_matrix(matrix: Sequence[Sequence[str]], console: Console) -> None:
-    """How each GPU (row) reaches the memory of each (column); nothing for fewer than two."""
+    """How each GPU (row) reaches the memory of each (column); nothing if there are fewer than two."""
     if len(matrix) < 2:
         return
     names = [f"cuda:{number}" for number in range(len(matrix))]
@@ -60,7 +60,7 @@ def print_verdicts(verdicts: Sequence[Verdict], console: Console) -> None:
 
 def print_outcomes(outcomes: Sequence[Outcome], console: Console) -> None:
     table = _table("", "route", "transfer")
-    alike: dict[tuple[State, str], list[str]] = {}  # routes that lack the same thing share a row
+    alike: dict[tuple[State, str], list[str]] = {}  # routes with the same reason share a row
     for outcome in outcomes:
         alike.setdefault((outcome.state, outcome.evidence), []).append(outcome.route)
     for (state, evidence), routes in alike.items():

@@ -1,4 +1,4 @@
-"""Which routes the findings allow on this machine, and what stands in the way of the others."""
+"""Which routes the findings allow on this machine, and what prevents the others."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass, replace
 from zerohop.doctor.finding import Finding
 
 ROUTES = ("host", "p2p", "gpudirect", "staged")
-P2P = "host memory, and that of GPUs, between processes of one user on this host, unless one has p2p=0"
+P2P = "host and GPU memory, between processes of one user on this host, unless one has p2p=0"
 
 
 @dataclass(frozen=True)
 class Verdict:
     route: str
     possible: bool
-    reason: str  # what serves it, or what it lacks
+    reason: str  # what it uses, or what is missing
 
 
 def judge(
     findings: Sequence[Finding], device: str | None = None, *, p2p: bool = True
 ) -> list[Verdict]:
-    """device: the only one that counts, for instance "soft0"; None: whichever an Endpoint would choose.
+    """device: the only one to consider, for instance "soft0"; None: the one that an Endpoint would choose.
 
     p2p: whether the environment lets Endpoints use that route (ZEROHOP_P2P).
     """
@@ -46,7 +46,7 @@ def _is_software(device: str | None) -> bool:
 
 
 def _lacking(known: Mapping[str, Finding], *names: str) -> list[str]:
-    """Names of those that are neither ok nor a mere warning."""
+    """Names of those that are neither ok nor a warning."""
     return [name for name in names if known[name].state in ("fail", "absent")]
 
 
@@ -74,7 +74,7 @@ def _host(known: Mapping[str, Finding], adapter: list[str], device: str | None) 
 def _p2p(host: Verdict, allowed: bool) -> Verdict:
     if not allowed:
         return Verdict("p2p", False, "ZEROHOP_P2P=0 is set: unset it, or make Endpoints with p2p=1")
-    # Connections, atomics and messages need a device all the same.
+    # Connections, atomics and messages still need a device.
     return Verdict("p2p", host.possible, P2P if host.possible else host.reason)
 
 
@@ -82,7 +82,9 @@ def _gpudirect(
     known: Mapping[str, Finding], gpu: list[str], adapter: list[str], device: str | None
 ) -> Verdict:
     if _is_software(device) and not gpu:
-        return Verdict("gpudirect", False, f"{device} is software and copies GPU memory: staged")
+        return Verdict(
+            "gpudirect", False, f"{device} is software and copies GPU memory: use staged"
+        )
     lacking = [*gpu, *adapter]
     by_dma_buf = [n for n in ("dma-buf", "rdma-dma-buf", "kernel") if known[n].state != "ok"]
     by_peermem = known["peermem"].state == "ok"

@@ -1,4 +1,4 @@
-"""Checks of what lets processes of one host reach each other's GPU memory."""
+"""Checks whether processes of one host reach each other's GPU memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zerohop.doctor.gpudirect import exports_dma_buf
 from zerohop.doctor.host import CAP_SYS_PTRACE, Host
 
 ONE_PROCESS = 3  # CU_COMPUTEMODE_EXCLUSIVE_PROCESS
-NOBODY = 3  # ptrace_scope: for no process at all
+NOBODY = 3  # ptrace_scope: no process may trace
 PROHIBITED = 2  # CU_COMPUTEMODE_PROHIBITED
 
 
@@ -39,7 +39,7 @@ def p2p(host: Host) -> Finding:
         over = f", over {', '.join(sorted(links))}" if links else ""
         return Finding("p2p", "ok", f"every pair of {count} GPUs{over}")
     text = ", ".join(f"cuda:{a} and cuda:{b}" for a, b in sorted(pairs))
-    fix = "see `nvidia-smi topo -p2p r`; virtual machines and GeForce models often cannot"
+    fix = "see `nvidia-smi topo -p2p r`; virtual machines and GeForce models often have no p2p"
     if len(missing) == count * (count - 1):
         return Finding("p2p", "fail", "no GPU can access another one", fix)
     return Finding("p2p", "warn", f"not between {text}", fix)
@@ -53,7 +53,7 @@ def _known_pairs(host: Host, count: int) -> list[tuple[str, str]]:
 
 
 def ipc(host: Host) -> Finding:
-    """Whether another process can open GPU memory: one was started and tried it on every GPU."""
+    """Whether another process can open GPU memory: a started process tried it on every GPU."""
     if not host.cuda.devices:
         return Finding("ipc", "absent", host.cuda.reason)
     modes = {device.attributes["compute_mode"] for device in host.cuda.devices}
@@ -75,13 +75,13 @@ def ipc(host: Host) -> Finding:
 
 
 def ptrace(host: Host) -> Finding:
-    """Whether p2p reaches any host memory of this host's processes: by process_vm_writev.
+    """Whether p2p reaches all host memory of this host's processes, by process_vm_writev.
 
     It needs the right to ptrace (man process_vm_writev; kernel: admin-guide/LSM/Yama.rst). Memory of
-    Endpoint.empty() is mapped, and needs none.
+    Endpoint.empty() is mapped, and needs no such right.
     """
-    limit = "p2p reaches memory of Endpoint.empty() only"
-    later = "; until then a device carries what goes to or from other memory"
+    limit = "p2p reaches only memory of Endpoint.empty()"
+    later = "; until then a device carries transfers of other memory"
     problem = host.ask_vm()
     if problem:
         fix = f"start the container with --cap-add=SYS_PTRACE{later}"
@@ -91,7 +91,7 @@ def ptrace(host: Host) -> Finding:
         return Finding("ptrace", "ok", f"ptrace_scope is {scope}: p2p reaches all host memory")
     fix = f"sysctl kernel.yama.ptrace_scope=0, or give this process CAP_SYS_PTRACE{later}"
     if scope == NOBODY:
-        fix = f"boot without ptrace_scope=3, which stays until then{later}"
+        fix = f"ptrace_scope=3 stays until the next boot: boot without it{later}"
     return Finding("ptrace", "warn", f"ptrace_scope is {scope}: {limit}", fix)
 
 
@@ -119,7 +119,7 @@ def fd_passing(host: Host) -> Finding:
 
 
 def expandable_segments(host: Host) -> Finding:
-    """PyTorch's expandable segments are many small allocations: only dma-buf registers them.
+    """PyTorch's expandable segments are many small allocations: only dma-buf can register them.
 
     nvidia-peermem fails on them with EFAULT (PyTorch issue 153688, Mooncake issue 351).
     """
@@ -133,5 +133,5 @@ def expandable_segments(host: Host) -> Finding:
         return Finding("expandable-segments", "ok", "off")
     if exports_dma_buf(host):
         return Finding("expandable-segments", "ok", "on, and dma-buf registers them")
-    fix = "take expandable_segments:True out of PYTORCH_CUDA_ALLOC_CONF, or see dma-buf"
+    fix = "remove expandable_segments:True from PYTORCH_CUDA_ALLOC_CONF, or see dma-buf"
     return Finding("expandable-segments", "warn", "on, but there is no dma-buf", fix)

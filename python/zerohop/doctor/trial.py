@@ -1,7 +1,7 @@
-"""Small transfers between two endpoints, one for each route: what works, shown rather than concluded.
+"""Small transfers between two Endpoints, one for each route: real tests of the routes.
 
 One side serves (`zerohop doctor --listen`): it shares a little memory of each kind it has. The other
-side tries each route on it and compares the bytes.
+side tests each route on it and compares the bytes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from zerohop.errors import Error, PeerLost, RouteUnavailable
 from zerohop.local import Link
 
 NBYTES = 64 << 10
-TIMEOUT_S = 10.0  # of connecting and of each step
-# The last is copied by both Endpoints whatever the device could do.
+TIMEOUT_S = 10.0  # for connecting and for each step
+# Both Endpoints copy the last, whatever the device can do.
 HOST_MEMORY, GPU_MEMORY, STAGED_MEMORY = "doctor/cpu", "doctor/cuda", "doctor/cuda/staged"
 
 
@@ -36,14 +36,14 @@ class Outcome:
 
 
 def serve(link: Link, device: str | None) -> None:
-    """The end that is tried, in a process of its own."""
+    """The end under test, in a separate process."""
     with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
         share(endpoint)
         stay(link, endpoint)
 
 
 def share(endpoint: Endpoint) -> str:
-    """Shares memory of every kind, which the endpoint then keeps; returns why there is none of a GPU."""
+    """Shares memory of every kind, which the endpoint keeps; returns why there is no GPU memory."""
     ends.share(endpoint)
     endpoint.share(HOST_MEMORY, endpoint.empty(NBYTES))
     try:
@@ -60,16 +60,16 @@ def gpu_memory(endpoint: Endpoint, registration: str) -> Memory:
 
 
 def try_routes(endpoint: Endpoint, address: bytes, routes: Sequence[str] = ROUTES) -> list[Outcome]:
-    """Connects to a counterpart and tries each route; raises zh.Error when it cannot connect."""
+    """Connects to a counterpart and tests each route; raises zh.Error if it cannot connect."""
     return try_pair(endpoint, address, routes)[1]
 
 
 def try_pair(
     endpoint: Endpoint, address: bytes, routes: Sequence[str]
 ) -> tuple[list[Finding], list[Outcome]]:
-    """As try_routes(), with both ends compared.
+    """As try_routes(), and compares both ends.
 
-    Bounded: every step has a timeout, and a peer that is lost ends the rest at once.
+    Bounded: every step has a timeout, and a lost peer ends the rest at once.
     """
     peer = endpoint.connect(address, timeout=TIMEOUT_S)
     try:
@@ -94,7 +94,7 @@ def _try(endpoint: Endpoint, peer: Peer, route: str) -> Outcome:
 
 
 def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
-    """Sends a pattern over the route and brings it back; raises when it does not arrive."""
+    """Sends a pattern over the route and back; raises if it does not arrive."""
     pattern = np.random.default_rng().integers(0, 256, NBYTES, dtype="uint8")
     back = np.zeros(NBYTES, dtype="uint8")
     far_host = peer[HOST_MEMORY]
@@ -108,13 +108,13 @@ def _exchange(endpoint: Endpoint, peer: Peer, route: str) -> str:
             return f"{evidence}; {_exchange_gpus(endpoint, peer, route, 'auto')}"
         except LookupError:
             return evidence
-    # What soft0 copies by itself is staged, too, and is what its users get: both ways are tried.
+    # Copies by soft0 itself are staged, too, and are what its users get: test both.
     ways = ["auto"] if route == "gpudirect" else _staged_ways(endpoint)
     return [_exchange_gpus(endpoint, peer, route, way) for way in ways][-1]
 
 
 def _exchange_gpus(endpoint: Endpoint, peer: Peer, route: str, way: str) -> str:
-    """Host to far GPU by whatever route there is, far to near GPU by the one on trial, and home."""
+    """Host to far GPU on any route, far to near GPU on the route under test, then to the host."""
     pattern = np.random.default_rng().integers(0, 256, NBYTES, dtype="uint8")
     back = np.zeros(NBYTES, dtype="uint8")
     near, far, far_host = _near_gpu(endpoint, way), _far_gpu(peer, way), peer[HOST_MEMORY]

@@ -1,6 +1,6 @@
-"""Asks libibverbs about its devices, in a process of its own: a broken provider may hang or crash.
+"""Queries libibverbs for its devices in a separate process: a broken provider may hang or crash.
 
-Run as a script; needs the standard library alone. Prints the fields of facts.Verbs as JSON.
+Run as a script; needs only the standard library. Prints the fields of facts.Verbs as JSON.
 Signatures: man ibv_get_device_list, ibv_query_port, ibv_reg_dmabuf_mr.
 """
 
@@ -68,9 +68,9 @@ def mtus(library: ctypes.CDLL, context: int, port: int) -> list[int]:
 
 
 def dma_buf_errno(library: ctypes.CDLL, context: int) -> int | None:
-    """What registering the impossible descriptor -1 is refused with: EBADF when dma-buf is known.
+    """The errno of registering the impossible descriptor -1: EBADF if dma-buf is supported.
 
-    EOPNOTSUPP or EPROTONOSUPPORT when it is not; None when libibverbs is too old to ask.
+    EOPNOTSUPP or EPROTONOSUPPORT if not; None if libibverbs is too old.
     """
     domain = library.ibv_alloc_pd(context)
     if not domain or not hasattr(library, "ibv_reg_dmabuf_mr"):
@@ -87,9 +87,9 @@ def dma_buf_errno(library: ctypes.CDLL, context: int) -> int | None:
 
 
 def relaxed_errno(library: ctypes.CDLL, context: int) -> int | None:
-    """What registering memory with relaxed ordering is refused with; 0 when it is taken.
+    """The errno of registering memory with relaxed ordering; 0 if it is accepted.
 
-    ibv_reg_mr_iova2, which knows that flag for optional, came with it; None without.
+    None without ibv_reg_mr_iova2, the first call that knows optional flags.
     """
     domain = library.ibv_alloc_pd(context)
     if not domain or not hasattr(library, "ibv_reg_mr_iova2"):
@@ -107,9 +107,9 @@ def relaxed_errno(library: ctypes.CDLL, context: int) -> int | None:
 
 
 def data_direct(handle: int, context: int) -> str | None:
-    """Where in /sys the adapter's second way to memory is (mlx5 Data Direct); "" without one.
+    """The path in /sys of the adapter's second path to memory (mlx5 Data Direct); "" without one.
 
-    None for a device of another maker, or a libmlx5 that cannot be asked.
+    None for a device of another vendor, or an old libmlx5.
     """
     try:
         mlx5 = ctypes.CDLL(MLX5)

@@ -1,7 +1,7 @@
-"""The 2-D heat equation on an array that the ranks have split by columns; the halos are columns, written as they lie.
+"""The 2-D heat equation on an array that is split by columns among the ranks; the halos are columns, written in place.
 
-A column of an array in rows is strided: one write takes it from there, and lays it down in a column of the neighbour's
-array. On GPUs, with CuPy, all is in the order of a stream and no CPU waits between the steps; else the arrays are NumPy's.
+In a row-major array a column is strided: one write reads it from there, and stores it in a column of the neighbour's
+array. On GPUs, with CuPy, everything is ordered in a stream and no CPU waits between the steps; else the arrays are NumPy's.
 """
 
 import argparse
@@ -20,11 +20,11 @@ import zerohop as zh
 
 LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 FROM_LEFT, FROM_RIGHT = 0, 2  # the first of two slots each, for even and odd steps
-AHEAD = 32  # steps that the CPU gives to the GPU before it waits
+AHEAD = 32  # steps that the CPU enqueues on the GPU before it waits
 
 
 def step(old: Any, new: Any) -> None:
-    """One step of all cells but those at the rim. Each product is exact, so that all devices have the same bits."""
+    """One step of all cells except the rim. Each product is exact, so all devices compute the same bits."""
     around = old[:-2, 1:-1] + old[2:, 1:-1] + old[1:-1, :-2] + old[1:-1, 2:]
     new[1:-1, 1:-1] = old[1:-1, 1:-1] * 0.5 + around * 0.125
 
@@ -39,14 +39,14 @@ def solve(world: zh.World, rows: int, columns: int, steps: int) -> None:
         xp = import_module("cupy")
         xp.cuda.Device(int(device.removeprefix("cuda:"))).use()
         stream = xp.cuda.Stream(non_blocking=True)
-        stream.use()  # for all that CuPy does from now on
+        stream.use()  # for all later CuPy calls
 
-    # Two arrays, and two slots a side: a neighbour that has told of step s + 1 needs the halo of step s no more.
+    # Two arrays, and two slots per side: a neighbour that has sent step s + 1 no longer needs the halo of step s.
     memory = world.endpoint.empty((2, rows + 2, end - first + 2), "float32", device=device)
     world.endpoint.share("arrays", memory)
     arrays = np.asarray(memory) if device == "cpu" else xp.from_dlpack(memory)
     arrays[0], arrays[1] = xp.asarray(whole[:, first : end + 2]), 0
-    step(arrays[0], arrays[1])  # loads what a GPU needs, while nobody waits; it is done again below
+    step(arrays[0], arrays[1])  # loads GPU kernels while nothing waits; repeated below
     arrays[1] = 0
     if stream:
         stream.synchronize()
@@ -58,7 +58,7 @@ def solve(world: zh.World, rows: int, columns: int, steps: int) -> None:
         peer = world.peer(world.rank + 1)
         sides.append((peer, peer.lookup("arrays"), -2, 0, FROM_LEFT, FROM_RIGHT))
     routes = [f"halos go {side[0].route(memory[0, :, 1], side[1][0, :, 0])}" for side in sides]
-    world.barrier()  # no halo comes before all have filled their arrays
+    world.barrier()  # all have filled their arrays before the first halo arrives
     posted: list[Any] = []
     begin = time.perf_counter()
     for number in range(1, steps + 1):
@@ -69,7 +69,7 @@ def solve(world: zh.World, rows: int, columns: int, steps: int) -> None:
             posted.append(peer.write(source, target, notify=(slot + parity, number), stream=stream))
         for *_, slot in sides:
             halo_here = world.endpoint.wait_notify(slot + parity, stream=stream)
-            if stream:  # the stream waits, and the CPU goes on
+            if stream:  # the stream waits, the CPU continues
                 posted.append(halo_here)
         if stream is None or number % AHEAD == 0 or number == steps:
             for transfer in posted:
@@ -78,22 +78,22 @@ def solve(world: zh.World, rows: int, columns: int, steps: int) -> None:
     if stream:
         stream.synchronize()
     seconds = time.perf_counter() - begin
-    right = [whole, whole.copy()]  # the same, by one process
+    right = [whole, whole.copy()]  # the same in one process
     for number in range(1, steps + 1):
         step(right[1 - number % 2], right[number % 2])
     found = arrays[steps % 2] if device == "cpu" else xp.asnumpy(arrays[steps % 2])
     cells = right[steps % 2][1:-1, 1 + first : 1 + end]
     if wrong := np.count_nonzero(found[1:-1, 1:-1].view(np.uint32) != cells.view(np.uint32)):
         sys.exit(f"WRONG: {wrong} of {cells.size} cells on rank {world.rank}")
-    world.barrier()  # all are right, and nobody leaves while another still needs it
+    world.barrier()  # nobody leaves while another rank still needs it
     if world.rank == 0:
         print(f"{rows} x {columns} float32 of {xp.__name__}, columns on {world.size} ranks")
         print(f"{steps} steps, {seconds / steps * 1e6:.0f} us each", *routes, sep="\n")
-        print("Every cell is that of one process alone, bit for bit.")
+        print("Every cell equals that of a single process, bit for bit.")
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]

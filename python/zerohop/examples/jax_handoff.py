@@ -1,7 +1,7 @@
-"""A JAX array of one process becomes one of another's, read by JAX where it was written.
+"""A JAX array of one process becomes one of another, whose JAX reads it in place.
 
-JAX arrays do not change. So the receiver makes the memory, has it written, and makes the array only behind the notification,
-from that memory; it is written no more while the array lives. The sender's array goes out as it is.
+JAX arrays are immutable. So the receiver allocates memory, has it written, and makes the array from that memory only after the
+notification; nobody writes it while the array lives. The sender's array is sent directly.
 """
 
 import argparse
@@ -24,7 +24,7 @@ SLOT = 0
 
 
 def values(cells: Any, round_: int) -> Any:
-    """Whole numbers that each of DTYPES has."""
+    """Integers that all of DTYPES can represent."""
     return (cells % 251 * 37 + round_ * 11) % 251 - 125
 
 
@@ -45,7 +45,7 @@ def give(world: zh.World, jax: Any, rounds: int, shape: tuple[int, int]) -> None
         print(f"{dtype}: {rounds} arrays of {source.nbytes} bytes, {rate:.3g} GB/s")
     world.barrier()
     print(f"They go {written.route}")
-    print("Every element is that of the reference, bit for bit, and JAX reads it in place.")
+    print("Every element equals the reference, bit for bit, and JAX reads it in place.")
 
 
 def take(world: zh.World, jax: Any, rounds: int, shape: tuple[int, int]) -> None:
@@ -55,7 +55,7 @@ def take(world: zh.World, jax: Any, rounds: int, shape: tuple[int, int]) -> None
             memory = world.endpoint.empty(shape, dtype, device=device)
             world.endpoint.share(f"{dtype} array {round_}", memory)
             world.endpoint.wait_notify(SLOT)
-            array = jax.dlpack.from_dlpack(memory)  # `memory` must be written no more
+            array = jax.dlpack.from_dlpack(memory)  # `memory` must not be written any more
             if array.unsafe_buffer_pointer() != memory.address:
                 sys.exit(f"WRONG: JAX has copied the array of {dtype}")
             cells = np.arange(shape[0] * shape[1]).reshape(shape)
@@ -67,7 +67,7 @@ def take(world: zh.World, jax: Any, rounds: int, shape: tuple[int, int]) -> None
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
@@ -83,7 +83,7 @@ def main() -> None:
     options = parser.parse_args()
     if not any(map(os.environ.get, LAUNCHED)):
         sys.exit(start(2))
-    # Two processes may share a GPU: each takes what it needs, when it needs it.
+    # Two processes may share a GPU: do not preallocate its memory.
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     jax = import_module("jax")
     with zh.World.from_env(os.environ.get("STORE")) as world:

@@ -1,7 +1,7 @@
-"""A paged KV cache between two processes, as servers of language models have it that prefill here and decode there.
+"""A paged KV cache between two processes, as in language model servers that prefill in one process and decode in another.
 
-Rank 0, the decode side, asks for a request by a message that names rows of its cache. Rank 1, the prefill side, writes the
-request's blocks there, in all layers, with one call and one notification. Both are coroutines; on GPUs PyTorch has the caches.
+Rank 0, the decode side, sends a request, a message that names rows of its cache. Rank 1, the prefill side, writes the
+request's blocks there, in all layers, with one call and one notification. Both are coroutines; on GPUs PyTorch holds the caches.
 """
 
 import argparse
@@ -20,13 +20,13 @@ import numpy.typing as npt
 import zerohop as zh
 
 LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-LANES = 8  # requests under way: each lane is a tag for messages and a slot for notifications
+LANES = 8  # requests in flight: each lane is a tag for messages and a slot for notifications
 LONGEST = 32  # blocks of a request
 Tables = list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]
 
 
 def tables(layers: int, blocks: int) -> Tables:
-    """Of each request the rows of both caches, the same on both ranks. A row is a block of one layer."""
+    """The rows of both caches for each request, the same on both ranks. A row is a block of one layer."""
     random = np.random.default_rng(0)
     ends = np.cumsum(random.integers(1, LONGEST, blocks, endpoint=True))
     cuts, begins = ends[ends < blocks], np.arange(layers)[:, None] * blocks
@@ -35,13 +35,13 @@ def tables(layers: int, blocks: int) -> Tables:
 
 
 async def decode(endpoint: zh.Endpoint, peer: zh.Peer, requests: Tables) -> list[float]:
-    seconds, line = [], iter(enumerate(requests))  # of each request; one line for all lanes
+    seconds, line = [], iter(enumerate(requests))  # per request; one queue for all lanes
 
     async def lane(tag: int) -> None:
         for number, (_, wanted) in line:
             begin = time.perf_counter()
             await peer.send(np.array([number, *wanted]), tag=tag)
-            await zh.aio.wait_notify(endpoint, tag)  # all blocks are there before
+            await zh.aio.wait_notify(endpoint, tag)  # all blocks arrive before it
             seconds.append(time.perf_counter() - begin)
         await peer.send(np.array([-1]), tag=tag)
 
@@ -70,7 +70,7 @@ def run(world: zh.World, layers: int, blocks: int, block_bytes: int) -> None:
     filled = words if world.rank == 1 else np.full_like(words, -1)
     view[...] = torch.from_numpy(filled) if torch else filled
     if torch:
-        torch.cuda.synchronize(device)  # transfers do not wait for its streams
+        torch.cuda.synchronize(device)  # transfers do not wait for PyTorch's streams
     world.endpoint.share("cache", cache)
     peer = world.peer(1 - world.rank)
     there = peer.lookup("cache")
@@ -88,12 +88,12 @@ def run(world: zh.World, layers: int, blocks: int, block_bytes: int) -> None:
             f"{layers} layers of {blocks} blocks of {block_bytes} bytes, {len(requests)} requests"
         )
         print(f"{np.median(latencies) * 1e3:.2f} ms each, {peer.route(cache, there)}")
-        print("Every block is what prefill computed, bit for bit.")
+        print("Every block equals the one that prefill computed, bit for bit.")
     world.barrier()
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]

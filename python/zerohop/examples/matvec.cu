@@ -1,22 +1,21 @@
 // Products of 32x32 matrices and vectors, by a kernel that is launched for each batch (multiply),
-// and by two that communicate by themselves: of rank 0 (request), and of rank 1 (serve).
+// and by two kernels that communicate: on rank 0 (request), and on rank 1 (serve).
 //
-// A batch is cut into pieces, one for each block; the same block has it on both ranks, with two
-// slots of its own. So all pieces are under way side by side, and no block waits for another one
-// here.
+// A batch is split into pieces, one per block; the same block has it on both ranks, with its own
+// two slots. So all pieces are in flight side by side, and no block waits for another one here.
 #include <zerohop/device.cuh>
 
 using namespace zerohop::device;
 
-constexpr u32 kSide = 32;  // of a matrix: a lane of a warp for each row
+constexpr u32 kSide = 32;  // rows of a matrix: one lane of a warp each
 constexpr u64 kVector = kSide * sizeof(float);
-constexpr u32 kSets = 3;  // of vectors on rank 0, then all products: as in matvec.py
-constexpr u64 kTenSeconds = 10000000000;  // longer than it takes to know that a peer has died
+constexpr u32 kSets = 3;  // of vectors on rank 0, then all products; as in matvec.py
+constexpr u64 kTenSeconds = 10000000000;  // longer than the detection of a dead peer
 
 // Zeroed by the host before each launch.
 struct Ending {
-  u32 status;  // of the first block that failed; 0: none has
-  u32 number;  // of the batch
+  u32 status;  // of the first failed block; 0: none
+  u32 number;  // number of the batch
 };
 
 __device__ void end(Ending* ending, Status status, u32 number) {
@@ -38,8 +37,9 @@ __device__ Piece piece_of(u32 vectors, u32 slots) {
   return {first, next - first, vectors * kVector, slots + 2 * blockIdx.x};
 }
 
-// By a warp: a matrix, which lies column by column, times the vector of which each lane has an
-// element. The order of the sum does not matter: all terms and sums are exact, see matvec.py.
+// Called by a warp: multiplies a matrix, stored column by column, by the vector of which each lane
+// has an element. The order of the sum does not matter: all terms and sums are exact, see
+// matvec.py.
 __device__ inline float product(const float* matrix, float element) {
   const u32 lane = Warp::rank();
   float even = 0, odd = 0;
@@ -51,8 +51,8 @@ __device__ inline float product(const float* matrix, float element) {
   return even + odd;
 }
 
-// By a block, a warp for each vector. These are not read by way of the L1 cache: another GPU writes
-// them.
+// Called by a block, one warp per vector. Vectors are not read through the L1 cache, because
+// another GPU writes them.
 __device__ void multiply(const float* matrices, const float* vectors, float* products, u64 count) {
   for (u64 i = threadIdx.x / kSide; i < count; i += blockDim.x / kSide) {
     const u64 place = i * kSide + Warp::rank();
@@ -73,14 +73,14 @@ extern "C" __global__ void __launch_bounds__(512, 2)
     multiply(matrices + piece.first * kSide * kSide,
              reinterpret_cast<const float*>(queue.local + here),
              reinterpret_cast<float*>(queue.local + answer), piece.count);
-    __syncthreads();  // what all threads wrote is what each of them may send
+    __syncthreads();  // each thread may send what all threads wrote
     const u64 there = (kSets + number) * piece.batch + offset;
     status = put_notify<Block>(queue, there, answer, piece.count * kVector, slot, 1);
     if (status != Status::ok) return end(ending, status, number);
   }
 }
 
-// Two batches are under way: one is sent when the one two before it has been answered.
+// Two batches are in flight: one is sent when the one two before it has been answered.
 extern "C" __global__ void __launch_bounds__(512, 2)
     request(const float*, u32 vectors, u32 slots, u32 rounds, Queue queue, Board board,
             Ending* ending) {

@@ -1,5 +1,5 @@
-"""Products of 32x32 matrices and vectors as a service of rank 1 to rank 0 (GPUrdma; Daoud, Watad, Silberstein; ROSS 2016).
-On GPUs, with CuPy, one kernel on each rank (matvec.cu) sends, waits, multiplies and answers by itself; else CPUs do.
+"""Products of 32x32 matrices and vectors as a service of rank 1 for rank 0 (GPUrdma; Daoud, Watad, Silberstein; ROSS 2016).
+On GPUs, with CuPy, one kernel on each rank (matvec.cu) sends, waits, multiplies and answers; else CPUs do.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import zerohop as zh
 
 LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 SETS = 3  # of vectors on rank 0, then all products; rank 1 has two batches, and the products of two
-BLOCKS = 128  # of a kernel at most; each has two slots
+BLOCKS = 128  # most blocks of a kernel; each has two slots
 
 
 def ask(segment: zh.Segment, part: Any, matrices: Any, rounds: int) -> None:
@@ -53,7 +53,7 @@ def open_kernel(enter: Any, world: zh.World, segment: zh.Segment, part: Any, mat
     kernel = cupy.RawKernel(code, ("request", "serve")[world.rank], options=options)
     queue = enter(segment.device_queue(1 - world.rank, hears="gpu", way="mapped"))
     board, ending = enter(segment.device_board(device=world.gpu)), cupy.zeros(2, "uint32")
-    blocks = max(1, min(BLOCKS, batch // 16))  # on 64 multiprocessors or more all run at once
+    blocks = max(1, min(BLOCKS, batch // 16))  # with 64 or more multiprocessors all run at once
 
     def run(rounds: int) -> None:
         words = np.array([batch, segment.slots.start, rounds], np.uint32)
@@ -68,7 +68,7 @@ def open_kernel(enter: Any, world: zh.World, segment: zh.Segment, part: Any, mat
 def serve(world: zh.World, batch: int, rounds: int) -> None:
     cupy: Any = import_module("cupy") if world.gpu != "cpu" and util.find_spec("cupy") else None
     random, device, nbytes = np.random.default_rng(batch), world.gpu if cupy else "cpu", 128 * batch
-    # Sixteenths from -8 to 8: their products, and all sums of these, are exact in float32.
+    # Sixteenths from -8 to 8: their products, and the sums of these, are exact in float32.
     matrices = random.integers(-128, 129, (batch, 32, 32)).astype(np.float32) / 16
     vectors = random.integers(-128, 129, (SETS, batch, 32)).astype(np.float32) / 16
     right = np.matmul(matrices, vectors[..., None])[..., 0][np.arange(rounds) % SETS]
@@ -91,12 +91,12 @@ def serve(world: zh.World, batch: int, rounds: int) -> None:
         np.testing.assert_array_equal(part[SETS:].get() if cupy else part[SETS:], right)
         route = world.peer(1).route(segment.local, segment.remote(1))
         print(f"{rounds} batches of {batch} vectors on {device}, {rate:.0f} a second, {route}")
-        print("Every product is that of NumPy, bit for bit.")
+        print("Every product equals NumPy's, bit for bit.")
     world.barrier()
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]

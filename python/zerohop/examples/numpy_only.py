@@ -1,4 +1,4 @@
-"""The smallest example, with NumPy alone: each rank writes an array into the memory of the next one."""
+"""The smallest example, with only NumPy: each rank writes an array into the memory of the next one."""
 
 import argparse
 import os
@@ -16,7 +16,7 @@ LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TA
 
 
 def squares(rank: int, count: int) -> npt.NDArray[np.int64]:
-    """What that rank writes."""
+    """The array that a rank writes."""
     return (np.arange(count, dtype=np.int64) + 1000 * rank) ** 2
 
 
@@ -35,11 +35,11 @@ def exchange(world: zh.World, count: int) -> None:
         sys.exit(f"WRONG: rank {world.rank} has {len(wrong)} wrong numbers of rank {left}")
     written.wait()
     print(f"rank {world.rank}: {count} numbers of rank {left} are right; mine went {written.route}")
-    world.barrier()  # nobody leaves while another still needs it
+    world.barrier()  # nobody leaves while another rank still needs it
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
@@ -50,8 +50,8 @@ def start(ranks: int) -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=1000, help="numbers of each rank")
-    parser.add_argument("--ranks", type=int, default=2, help="to start, without a launcher")
+    parser.add_argument("--count", type=int, default=1000, help="numbers per rank")
+    parser.add_argument("--ranks", type=int, default=2, help="ranks to start without a launcher")
     options = parser.parse_args()
     if not any(map(os.environ.get, LAUNCHED)):
         sys.exit(start(options.ranks))

@@ -1,6 +1,6 @@
 """Latency or bandwidth between two ranks, as a table in the format of the OSU micro-benchmarks.
 
-Ranks that share a core take turns on it: keep them apart (mpirun --bind-to core). On GPUs the arrays are PyTorch's.
+Ranks that share a core take turns on it: bind them to different cores (mpirun --bind-to core). On GPUs the arrays are PyTorch's.
 """
 
 import argparse
@@ -17,9 +17,9 @@ import numpy as np
 import zerohop as zh
 
 LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-WINDOW = 64  # writes under way in the bandwidth test
-WARM = 10  # turns that are not timed
-LARGE = 8192  # bytes; of messages above it there are fewer turns
+WINDOW = 64  # writes in flight in the bandwidth test
+WARM = 10  # untimed turns
+LARGE = 8192  # bytes; larger messages have fewer turns
 SLOT = 0
 
 
@@ -73,7 +73,7 @@ def measure(world: zh.World, test: str, most: int, iterations: int | None) -> No
         mine, right = values[world.rank], values[1 - world.rank]
         view(outbox)[:nbytes], view(inbox)[:nbytes] = mine, ~right
         if torch:
-            torch.cuda.synchronize(device)  # transfers do not wait for its streams
+            torch.cuda.synchronize(device)  # transfers do not wait for PyTorch's streams
         world.barrier()
         turns = iterations or {"latency": (1000, 100), "bw": (100, 20)}[test][nbytes > LARGE]
         run = latency if test == "latency" else bandwidth
@@ -81,16 +81,16 @@ def measure(world: zh.World, test: str, most: int, iterations: int | None) -> No
         figure = run(world, outbox[:nbytes], there[:nbytes], turns)
         found = view(inbox)[:nbytes].cpu() if torch else view(inbox)[:nbytes]
         if (found != right).any() and (test == "latency" or world.rank == 1):
-            sys.exit(f"WRONG: of {nbytes} bytes rank {world.rank} has not what was sent")
+            sys.exit(f"WRONG: of {nbytes} bytes rank {world.rank} did not receive what was sent")
         world.barrier()
         if world.rank == 0:
             print(f"{nbytes:<10}{figure * (1e6 if test == 'latency' else 1e-6):>18.2f}")
     if world.rank == 0:
-        print("# All that came is what was sent, bit for bit.")
+        print("# All data arrived as sent, bit for bit.")
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
@@ -103,7 +103,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--test", choices=("latency", "bw"), default="latency")
     parser.add_argument("-m", "--message-size", type=int, default=4 << 20, help="largest, bytes")
-    parser.add_argument("-i", "--iterations", type=int, help="of each size; default: by size")
+    parser.add_argument("-i", "--iterations", type=int, help="per size; default: by size")
     options = parser.parse_args()
     if not any(map(os.environ.get, LAUNCHED)):
         sys.exit(start(2))

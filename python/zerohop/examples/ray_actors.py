@@ -1,7 +1,7 @@
-"""Actors of Ray that hold a World: they find each other by a store that is an actor, too, and exchange arrays without Ray.
+"""Ray actors that hold a World: they find each other through a store that is also an actor, and exchange arrays without Ray.
 
-Whatever has set() and get() is a store of a World, and so is an actor. What the members then write to each other goes from
-array to array, one-sided, and not through Ray's object store. Members on several hosts need an RDMA adapter, or
+Anything with set() and get() is a store of a World, and so is an actor. The members write to each other from
+array to array, one-sided, not through Ray's object store. Members on several hosts need an RDMA adapter, or
 ZEROHOP_DEVICE=soft0@eth0.
 """
 
@@ -21,7 +21,7 @@ PATIENCE = 120.0  # seconds for each call of an actor
 
 
 class Board:
-    """An actor, by which the members find each other's addresses. These are secrets, as all that is in the job."""
+    """An actor through which the members find each other's addresses. These are secrets within the job."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -34,7 +34,7 @@ class Board:
 
 
 class RayStore:
-    """The board as a store of a World."""
+    """The board as a World's store."""
 
     def __init__(self, board: Any) -> None:
         self._ray, self._board = import_module("ray"), board
@@ -48,7 +48,7 @@ class RayStore:
 
 
 class Member:
-    """An actor: a rank of a World, with an array that its neighbour to the left writes."""
+    """An actor: a rank of a World, with an array that its left neighbour writes."""
 
     def __init__(self, board: Any, rank: int, size: int, count: int) -> None:
         self._world = zh.World(RayStore(board), rank, size)
@@ -57,13 +57,13 @@ class Member:
         self._world.endpoint.share("inbox", self._inbox)
 
     def exchange(self, round_: int) -> tuple[int, str]:
-        """How many numbers are wrong, and the route. All members are asked for it at once."""
+        """The number of wrong values, and the route. All members are called at once."""
         world = self._world
         left, right = (world.rank - 1) % world.size, (world.rank + 1) % world.size
         peer = world.peer(right)
         source = content(world.rank, round_, self._count)
         written = peer.write(source, peer.lookup("inbox"), notify=(SLOT, round_ + 1))
-        world.endpoint.wait_notify(SLOT)  # the data is there before
+        world.endpoint.wait_notify(SLOT)  # the data arrives before it
         wrong = np.count_nonzero(np.asarray(self._inbox) != content(left, round_, self._count))
         written.wait()
         return int(wrong), str(written.route)
@@ -73,7 +73,7 @@ class Member:
 
 
 def content(rank: int, round_: int, count: int) -> npt.NDArray[np.int64]:
-    """What that rank writes in a round."""
+    """The array that a rank writes in a round."""
     return np.arange(count, dtype=np.int64) * (round_ + 1) + 1_000_003 * rank
 
 
@@ -81,13 +81,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     for name, default in {"actors": 3, "count": 1 << 20, "rounds": 3}.items():
         parser.add_argument(f"--{name}", type=int, default=default)
-    parser.add_argument("--address", help="of a cluster, such as auto; default: it starts one here")
+    parser.add_argument("--address", help="of a cluster, such as auto; default: start one here")
     options = parser.parse_args()
     ray = import_module("ray")
     own = {"address": options.address} if options.address else {"include_dashboard": False}
     ray.init(log_to_driver=False, logging_level=logging.ERROR, **own)
     try:
-        remote = ray.remote(num_cpus=0)  # they wait more than they compute
+        remote = ray.remote(num_cpus=0)  # they mostly wait
         board, size = remote(Board).remote(), options.actors
         members = [remote(Member).remote(board, rank, size, options.count) for rank in range(size)]
         found = []

@@ -1,15 +1,15 @@
-// All steps of the heat equation on a rank's rows by one kernel, which exchanges halos by itself.
+// All steps of the heat equation on a rank's rows in one kernel, which exchanges halos.
 // Rows 0 and rows + 1 of a grid are halos, or the cold rim, and so are the first and the last cell
 // of a row.
 #include <zerohop/device.cuh>
 
 using namespace zerohop::device;
 
-constexpr u32 kTile = 8;  // rows that a thread steps, all its loads under way at once
-constexpr u64 kTenSeconds = 10000000000;  // longer than it takes to know that a peer has died
+constexpr u32 kTile = 8;                  // rows that a thread steps, with all its loads in flight
+constexpr u64 kTenSeconds = 10000000000;  // longer than the detection of a dead peer
 
-// The cells of one column in the rows [first, end). Each product is exact, as in stencil.py, so
-// that fused or not the bits are those of NumPy.
+// Steps the cells of one column in the rows [first, end). Each product is exact, as in stencil.py,
+// so the bits are those of NumPy, with or without fused operations.
 __device__ inline void step_tile(const float* source, float* target, u32 pitch, u32 column,
                                  u32 first, u32 end) {
   const float* const from = source + u64{first} * pitch + column;
@@ -31,7 +31,7 @@ __device__ inline void step_tile(const float* source, float* target, u32 pitch, 
   }
 }
 
-// Of the rows [first, end) the tiles number `tile`, `tile` + `stride`, ...
+// Steps the tiles `tile`, `tile` + `stride`, ... of the rows [first, end).
 __device__ void step_rows(const float* source, float* target, u32 pitch, u32 first, u32 end,
                           u32 tile, u32 stride) {
   const u32 across = (pitch - 2 + blockDim.x - 1) / blockDim.x;
@@ -45,17 +45,17 @@ __device__ void step_rows(const float* source, float* target, u32 pitch, u32 fir
 }
 
 struct Ending {  // zeroed by the host before each launch
-  u32 status;    // of the first block that failed; 0: none has
+  u32 status;    // of the first failed block; 0: none
   u32 step;
-  u32 arrived;  // at all meetings of the blocks, modulo 2**32
+  u32 arrived;  // arrivals at all barriers of the blocks, modulo 2**32
 };
 
 __device__ inline u32 look(const u32* word) { return *static_cast<const volatile u32*>(word); }
 
-// Returns true when all blocks have come to their meeting number `step`.
+// Returns true when all blocks have come to barrier number `step`.
 __device__ bool meet(Ending* ending, u32 step, Status status) {
   return Block::by_first([&] {
-    fence_gpu();  // what the block wrote is seen by those who see it counted
+    fence_gpu();  // blocks that see the count see the writes of this block
     atomicAdd(&ending->arrived, 1u);
     const u64 began = nanoseconds_now();
     const auto met = [&] {
@@ -68,28 +68,28 @@ __device__ bool meet(Ending* ending, u32 step, Status status) {
     }
     const u32 failed = static_cast<u32>(status);
     if (failed != 0 && atomicCAS(&ending->status, 0u, failed) == 0) ending->step = step;
-    fence_gpu();  // and the other way round
+    fence_gpu();  // and this block sees theirs
     return failed == 0;
   });
 }
 
-// By a whole block: sends the row that it has stepped, and waits for the neighbour's. Both have
-// their grids in the same places. slots: two from above, two from below, for even and odd steps.
+// Called by a whole block: sends its row, and waits for the neighbour's. Both have
+// their grids at the same offsets. slots: two from above, two from below, for even and odd steps.
 __device__ Status exchange(const Queue& queue, Board board, u32 slots, bool up, u32 pitch, u32 rows,
                            u32 step) {
   const u32 turn = step % 2;
   const u64 grid = turn * (rows + 2), line = pitch * sizeof(float);
   const u64 from = (grid + (up ? 1 : rows)) * line, to = (grid + (up ? rows + 1 : 0)) * line;
-  __syncthreads();  // what all threads wrote is what each of them may send
+  __syncthreads();  // each thread may send what all threads wrote
   const u32 there = slots + turn + (up ? 2 : 0), here = slots + turn + (up ? 0 : 2);
   const Status sent = put_notify<Block>(queue, to, from, line, there, step);
   if (sent != Status::ok) return sent;
   return wait_notify<Block>(board, here, kTenSeconds, nullptr, Reset::alone);
 }
 
-// The first and the last block step a row at an edge each and exchange it, while the others step
-// what lies between; then all meet. There are 3 blocks at least, and all of them run at once.
-// queues: to the rank above and to the one below, or null.
+// The first and the last block step the row at one edge each and exchange it, while the others step
+// the rows between; then all meet at a barrier. There are at least 3 blocks, and all of them run at
+// once. queues: to the rank above and to the one below, or null.
 extern "C" __global__ void __launch_bounds__(512)
     run(float* even, float* odd, u32 pitch, u32 rows, u32 steps, u32 slots,
         const Queue* const* queues, Board board, Ending* ending) {

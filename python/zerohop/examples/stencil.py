@@ -1,6 +1,6 @@
-"""The 2-D heat equation on a grid that the ranks have split by rows; halos go by a segment, by offsets and slots.
+"""The 2-D heat equation on a grid that is split by rows among the ranks; halos use a segment, with offsets and slots.
 
-On GPUs, with CuPy, one kernel (stencil.cu) does all steps, and puts and awaits halos by itself; else the CPU does.
+On GPUs, with CuPy, one kernel (stencil.cu) does all steps, and puts and awaits halos; else the CPU does.
 """
 
 import argparse
@@ -23,7 +23,7 @@ LAUNCHED = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TA
 
 
 def step(old: Any, new: Any) -> None:
-    """One step of all cells but those at the rim. Each product is exact, so that all devices have the same bits."""
+    """One step of all cells except the rim. Each product is exact, so all devices compute the same bits."""
     around = old[:-2, 1:-1] + old[2:, 1:-1] + old[1:-1, :-2] + old[1:-1, 2:]
     new[1:-1, 1:-1] = old[1:-1, 1:-1] * 0.5 + around * 0.125
 
@@ -38,7 +38,7 @@ def by_host(segment: zh.Segment, grids: Any, sides: Any, steps: int) -> None:
         for *_, slot in sides:
             segment.notify_waitsome(slot + parity, 1)
             segment.notify_reset(slot + parity)
-        segment.wait()  # the rows that were sent may change
+        segment.wait()  # the sent rows may change after this
 
 
 def open_kernel(enter: Any, segment: zh.Segment, grids: Any, sides: Any) -> Any:
@@ -64,7 +64,8 @@ def open_kernel(enter: Any, segment: zh.Segment, grids: Any, sides: Any) -> Any:
 def solve(world: zh.World, side: int, steps: int) -> None:
     cupy: Any = import_module("cupy") if world.gpu != "cpu" and util.find_spec("cupy") else None
     device, rows = world.gpu if cupy else "cpu", max(2, side // world.size)
-    side = rows * world.size  # so that all have as many, and their grids in the same places
+    # So that all have equally many rows, and their grids at the same offsets.
+    side = rows * world.size
     whole = np.pad(np.random.default_rng(0).random((side, side), np.float32), 1)  # a cold rim
     own = np.s_[world.rank * rows : world.rank * rows + rows + 2]  # with a row above and one below
     segment = world.segment(2 * whole[own].nbytes, device=device, dtype="float32", notifications=4)
@@ -82,7 +83,7 @@ def solve(world: zh.World, side: int, steps: int) -> None:
         begin = time.perf_counter()
         run(steps)
         us = (time.perf_counter() - begin) / steps * 1e6
-    right = [whole, whole.copy()]  # the same, by one process
+    right = [whole, whole.copy()]  # the same in one process
     for number in range(1, steps + 1):
         step(right[1 - number % 2], right[number % 2])
     found = grids[steps % 2].get() if cupy else grids[steps % 2]
@@ -91,11 +92,11 @@ def solve(world: zh.World, side: int, steps: int) -> None:
     world.barrier()
     if world.rank == 0:
         print(f"{side} x {side} on {world.size} ranks, {us:.0f} us a step, on {device}")
-        print("Every cell is that of one process alone, bit for bit.")
+        print("Every cell equals that of a single process, bit for bit.")
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]

@@ -1,7 +1,7 @@
-"""A trainer, rank 0, pushes the parameters of a model to readers, which use one version while the next one comes.
+"""A trainer, rank 0, pushes the parameters of a model to readers, which use one version while the next one arrives.
 
-Each reader has two copies. When it goes over to a version it says so, and the other copy may be written. A reader that
-dies half-way (--kill RANK) is dropped, and the others go on. The model is PyTorch's where that is installed, else NumPy's.
+Each reader has two copies. When it switches to a version it reports that, and the other copy may be written. A reader that
+dies half-way (--kill RANK) is dropped, and the others continue. The model is PyTorch's if that is installed, else NumPy's.
 """
 
 import argparse
@@ -24,7 +24,7 @@ USED, DONE = 0, 1  # tags of messages to the trainer
 
 
 def train(parameters: Any, version: int, xp: Any) -> None:
-    """Makes this version of the one before. Each product is exact, so that all devices have the same bits."""
+    """Makes this version from the previous one. Each product is exact, so all devices compute the same bits."""
     for parameter in parameters:
         if version == 1:
             parameter[...] = xp.arange(len(parameter) ** 2).reshape(parameter.shape)
@@ -34,7 +34,7 @@ def train(parameters: Any, version: int, xp: Any) -> None:
 def push(world: zh.World, layers: int, width: int, versions: int, killed: int) -> None:
     xp: Any = import_module("torch") if util.find_spec("torch") else np
     parameters: list[Any] = [np.empty((width, width), np.float32) for _ in range(layers)]
-    if xp is not np:  # the weights of a model, where it has them
+    if xp is not np:  # the weights of a model, in place
         linear = (xp.nn.Linear(width, width, device=world.gpu) for _ in range(layers))
         parameters = [layer.weight.detach() for layer in xp.nn.Sequential(*linear)]
     sources = [world.endpoint.register(parameter) for parameter in parameters]
@@ -57,7 +57,7 @@ def push(world: zh.World, layers: int, width: int, versions: int, killed: int) -
         for rank in list(readers):
             with unless_lost(rank) as peer:
                 if version > 1:
-                    peer.recv(word, tag=USED).wait()  # that it uses the version before
+                    peer.recv(word, tag=USED).wait()  # it uses the previous version
                 pairs = [(source, copies[rank][version % 2, k]) for k, source in enumerate(sources)]
                 written[rank] = peer.write_many(pairs, notify=(version % 2, version))
         for rank in list(readers):
@@ -71,7 +71,7 @@ def push(world: zh.World, layers: int, width: int, versions: int, killed: int) -
         sys.exit("WRONG: a reader was lost")
     print(f"{versions} versions of {layers} layers of {xp.__name__}, {width} x {width} float32")
     print(f"{each * 1e3:.2f} ms each, {written[1].route}")
-    print(f"Every version at {len(readers)} readers is the trainer's, bit for bit.")
+    print(f"Every version at {len(readers)} readers equals the trainer's, bit for bit.")
 
 
 def read(world: zh.World, layers: int, width: int, versions: int, killed: int) -> None:
@@ -81,20 +81,20 @@ def read(world: zh.World, layers: int, width: int, versions: int, killed: int) -
     world.endpoint.share("copies", memory)
     trainer, right = world.peer(0), np.empty((layers, width, width), np.float32)
     for version in range(1, versions + 1):
-        world.endpoint.wait_notify(version % 2)  # all parameters are there before
+        world.endpoint.wait_notify(version % 2)  # all parameters arrive before it
         if world.rank == killed and version > versions // 2:
-            os._exit(0)  # as if it was killed: it tells nobody
+            os._exit(0)  # as if it was killed: without goodbye
         trainer.send(np.array([version]), tag=USED).wait()  # the other copy may be written
         copy = memory[version % 2]
         found = torch.from_dlpack(copy).cpu().numpy() if torch else np.asarray(copy)
         train(right, version, np)
         if wrong := np.count_nonzero(found.view(np.uint32) != right.view(np.uint32)):
             sys.exit(f"WRONG: {wrong} parameters of version {version} at reader {world.rank}")
-    trainer.send(np.array([versions]), tag=DONE)  # leaving lets it finish
+    trainer.send(np.array([versions]), tag=DONE)  # close() waits for it
 
 
 def start(ranks: int) -> int:
-    """No launcher has started this program: it starts itself, once for each rank."""
+    """Without a launcher, starts this program once for each rank."""
     with tempfile.TemporaryDirectory() as store:  # where the ranks meet
         job = {**os.environ, "WORLD_SIZE": str(ranks), "STORE": store}
         numbers = [{"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]

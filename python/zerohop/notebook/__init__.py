@@ -1,7 +1,7 @@
-"""How objects show themselves in a notebook: HTML and SVG without scripts, readable on light and on dark.
+"""The display of objects in a notebook: HTML and SVG without scripts, readable on light and dark backgrounds.
 
-Nothing here waits or asks another process. Keys, addresses of memory and secrets are not shown. Text that came from
-elsewhere, names of peers above all, is escaped.
+Nothing here waits or queries another process. Keys, memory addresses and secrets are not shown. Text from
+elsewhere, above all names of peers, is escaped.
 """
 
 from zerohop.notebook.objects import html

@@ -1,25 +1,25 @@
-"""Elements of HTML and SVG: what is not Markup is text, and is escaped."""
+"""Elements of HTML and SVG: anything but Markup is text, and is escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from html import escape
 
-# They stand out from white and from black. Text takes the colour of what is around it.
+# Visible on white and black. Text inherits its colour.
 BLUE, GREEN, RED, GREY = "#3b82f6", "#65a30d", "#dc2626", "#8b8f98"
 
 _CELL = "padding:2px 10px 2px 0;text-align:"
 
 
 class Markup(str):
-    """HTML that stands as it is."""
+    """HTML that is not escaped."""
 
 
 Child = str | int | float | None
 
 
 def element(name: str, *children: Child, **attributes: str | float | None) -> Markup:
-    """None is left out, of children and attributes. An underscore in an attribute's name is a hyphen."""
+    """Omits children and attributes that are None. An underscore in an attribute's name becomes a hyphen."""
     named = "".join(
         f' {key.replace("_", "-")}="{escape(str(value))}"'
         for key, value in attributes.items()
@@ -39,14 +39,14 @@ def muted(*children: Child) -> Markup:
 
 
 def card(title: str, about: str, *parts: Child, color: str = GREY) -> Markup:
-    """A title, what it is about behind it, and the parts below; color: of the line at the side."""
+    """A title with its subject, and the parts below; color: color of the line at the side."""
     head = element("div", element("b", title), " ", muted(about))
     style = f"border-left:3px solid {color};padding:2px 0 2px 10px;margin:2px 0;line-height:1.5"
     return element("div", head, *parts, style=style)
 
 
 def table(heads: Sequence[str], rows: Iterable[Sequence[Child]], words: int = 1) -> Markup:
-    """The first `words` columns are text, on the left; the others numbers."""
+    """The first `words` columns are text, aligned left; the others are numbers."""
 
     def row(kind: str, cells: Sequence[Child]) -> Markup:
         sides = ["left" if at < words else "right" for at in range(len(cells))]

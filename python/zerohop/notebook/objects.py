@@ -28,7 +28,7 @@ _OPERATIONS = ("writes", "reads", "atomics", "sends", "recvs")
 
 @singledispatch
 def html(thing: object) -> str:
-    """Raises TypeError for what does not show itself."""
+    """Raises TypeError for types without a display."""
     raise TypeError(f"zerohop.notebook does not draw {type(thing).__name__}")
 
 
@@ -41,8 +41,8 @@ def _(route: _core.Route) -> str:
         shown = table(["setting", "value"], [(k, str(v)) for k, v in settings.items()], words=2)
         parts.append(_folded(f"{len(settings)} settings in effect", shown))
         if isinstance(rails, list):
-            told = [element("div", str(rail)) for rail in rails]
-            parts.append(_folded(f"those of {len(rails)} rails", *told))
+            lines = [element("div", str(rail)) for rail in rails]
+            parts.append(_folded(f"those of {len(rails)} rails", *lines))
     return card(f"{route.kind} over {route.device}", "Route", *parts, color=_color_of(route))
 
 
@@ -59,7 +59,7 @@ def _(transfer: _core.Transfer) -> str:
     if bar is not None:
         parts.append(draw([bar]))
     else:
-        parts.append(muted("zh.keep_times() keeps the times of later ones"))
+        parts.append(muted("zh.keep_times() keeps the times of later transfers"))
     title = f"{human_bytes(transfer.nbytes)}, {state}"
     return card(title, "Transfer", *parts, color=color)
 
@@ -69,7 +69,7 @@ def _(memory: _core.Memory) -> str:
     words = ["writable by peers" if memory.writable else "read-only to peers"]
     words.append(f"registered: {memory.registration}")
     if memory.closed:
-        words = ["closed: peers reach it no more"]
+        words = ["closed: peers can no longer reach it"]
     return _array_card(memory, "Memory", words, RED if memory.closed else GREEN)
 
 
@@ -109,7 +109,7 @@ def _route_cells(row: dict[str, Any], most: int) -> list[Child]:
 
 
 def _share(out: int, back: int, most: int) -> Markup:
-    """How much of the most that any of them moved: out below, in behind it."""
+    """A bar relative to the busiest row: bytes out, and bytes in behind them."""
     width = 80
     lengths = [width * nbytes / most if most else 0 for nbytes in (out, back)]
     bars = [
@@ -121,7 +121,7 @@ def _share(out: int, back: int, most: int) -> Markup:
 
 
 def _troubles(stats: dict[str, Any]) -> list[Child]:
-    """Of rails that do not serve."""
+    """Rails that do not work."""
     rails = [rail for rail in stats["rails"] if rail["trouble"]]
     return [element("div", f"{rail['device']}: {rail['trouble']}") for rail in rails]
 

@@ -1,4 +1,4 @@
-"""A World as its ranks, seen from one of them."""
+"""The display of a World: its ranks, seen from one of them."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from zerohop.notebook.objects import peer_rows
 if TYPE_CHECKING:
     from zerohop._core import Endpoint, Peer
 
-_MOST = 64  # ranks in rows of their own
+_MOST = 64  # most ranks with a row of their own
 
 
 def world_html(
     name: str, own: int, states: Sequence[str], endpoint: Endpoint, peers: Mapping[int, Peer]
 ) -> str:
-    """Connects to nobody: ranks that were never needed, and so are not in `peers`, are told as such."""
+    """Connects to nobody: ranks that were never needed, and so are not in `peers`, are shown as such."""
     rows = _rows(own, states, peers)
     lost = [rank for rank, state in enumerate(states) if state != "healthy"]
-    told = f"rank {own} of {len(states)} on {endpoint.device}"
+    text = f"rank {own} of {len(states)} on {endpoint.device}"
     if lost:
-        told += f", {len(lost)} lost"
+        text += f", {len(lost)} lost"
     parts: list[Child] = [
-        element("div", told + (", closed" if endpoint.closed else "")),
+        element("div", text + (", closed" if endpoint.closed else "")),
         table(["rank", "state", "peer", "host", "process", "out", "in"], rows[:_MOST], words=4),
     ]
     if len(rows) > _MOST:
@@ -37,7 +37,7 @@ def world_html(
 
 
 def _rows(own: int, states: Sequence[str], peers: Mapping[int, Peer]) -> list[list[Child]]:
-    """One for each rank, but neighbours of which nothing is known share theirs."""
+    """One row for each rank, but consecutive unknown ranks share a row."""
 
     def key(rank: int) -> tuple[str, int]:
         single = rank == own or rank in peers

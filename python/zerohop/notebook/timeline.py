@@ -1,4 +1,4 @@
-"""When Transfers were asked for, moved and ended, drawn below one another on one scale."""
+"""Draws when Transfers were requested, moved and ended, below one another on one scale."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ MOST = 200  # rows
 
 @dataclass(frozen=True)
 class Bar:
-    """One transfer. Seconds of one clock; begun: none, nothing of this process moved it, or not yet."""
+    """One transfer. Seconds of one clock; begun: None if this process did not move it, or not yet."""
 
     label: str
     nbytes: int
     asked: float
     begun: float | None
-    until: float  # now, of one that is under way
+    until: float  # now, for a transfer in flight
     state: str  # "done", "failed" or "under way"
 
     @property
     def text(self) -> str:
-        """How long it took, and how fast it was."""
+        """Its duration and speed."""
         took = human_seconds(self.until - self.asked)
         if self.state != "done":
             return f"{self.state}, {took}"
@@ -38,7 +38,7 @@ class Bar:
 
 
 class Timeline:
-    """What `timeline()` gives: in a notebook a drawing, elsewhere lines of text."""
+    """The result of `timeline()`: in a notebook a drawing, elsewhere lines of text."""
 
     def __init__(self, bars: list[Bar], without: int) -> None:
         self.bars, self.without = bars, without
@@ -53,16 +53,16 @@ class Timeline:
     def _repr_html_(self) -> str:
         parts = [draw(self.bars)] if self.bars else []
         if self.without:
-            told = f"{self.without} without times: zh.keep_times() keeps those of later ones"
-            parts.append(element("div", told))
+            note = f"{self.without} without times: zh.keep_times() keeps those of later transfers"
+            parts.append(element("div", note))
         return element("div", *parts)
 
 
 def timeline(*transfers: _core.Transfer) -> Timeline:
     """Transfers that began while `zh.keep_times()` was on, below one another on one scale of time.
 
-    A grey part of a bar is the time in line, a coloured one the time from when a device, a CPU or a GPU was given the first
-    part to move; it ends when the Transfer was done. Times are those of the call: of one that is under way, until now.
+    The grey part of a bar is the time in the queue. The coloured part starts when a device, a CPU or a GPU got the first
+    part to move, and ends when the Transfer was done. Transfers in flight are drawn until the time of the call.
     """
     now = time.monotonic()
     known = [bar for transfer in transfers if (bar := bar_of(transfer, now)) is not None]
@@ -83,10 +83,10 @@ def bar_of(transfer: _core.Transfer, now: float) -> Bar | None:
 
 
 def failure_of(transfer: _core.Transfer) -> Exception | None:
-    """What ended a Transfer that is done; None: it is done without error."""
+    """The error of a Transfer that is done; None: it succeeded."""
     try:
         transfer.wait(0)
-    except (Error, ValueError) as error:  # ValueError: of a message that does not fit
+    except (Error, ValueError) as error:  # ValueError: a message that does not fit
         return error
     return None
 

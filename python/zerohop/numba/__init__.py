@@ -1,6 +1,6 @@
 """The calls of ``<zerohop/device.cuh>`` for kernels that Numba compiles: ``from zerohop import numba as zn``.
 
-They are called inside ``@cuda.jit`` kernels, with ``queue.address`` and ``board.address`` as arguments of the kernel:
+Call them inside ``@cuda.jit`` kernels, with ``queue.address`` and ``board.address`` as arguments of the kernel:
 
 >>> @cuda.jit
 ... def exchange(queue, board, nbytes):
@@ -8,9 +8,9 @@ They are called inside ``@cuda.jit`` kernels, with ``queue.address`` and ``board
 ...     status, value = zn.wait_notify(board, 7, 10**9, zn.BLOCK)
 >>> exchange[1, 256](queue.address, board.address, mine.nbytes)
 
-Each call is made by a THREAD, a WARP or a BLOCK, all of whose threads make it with the same arguments; a constant, so
-that the kernel has the code of that one alone. What it does, orders and says is told beside it in the header. It
-returns a Status, and what the header has pointers for comes behind it in a tuple. Offsets and sizes are bytes, times
+Each call is made by a THREAD, a WARP or a BLOCK, all of whose threads make it with the same arguments. The team is a constant, so
+the kernel contains only its code. The header documents what each call does, its ordering and its results. It
+returns a Status; values that the header returns through pointers follow it in a tuple. Offsets and sizes are bytes, times
 nanoseconds.
 """
 

@@ -1,4 +1,4 @@
-"""The calls, by the calling threads together or by one on one element; what they take and say, as <zerohop/types.h> has it."""
+"""The calls, by a team of threads or by one thread on one element; constants as in <zerohop/types.h>."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from zerohop.numba.foreign import BEGUN, by_type, foreign, in_kernels, of_types
 
 THREAD, WARP, BLOCK = 0, 1, 2
-PATIENCE = 2**64 - 1  # as long as the queue was made to wait (Peer.device_queue: timeout)
+PATIENCE = 2**64 - 1  # the timeout of the queue (Peer.device_queue)
 
 
 class Status(IntEnum):
-    """How a call went: ``zerohop::device::Status``, whose values the header explains."""
+    """The result of a call: ``zerohop::device::Status``, whose values the header explains."""
 
     OK = 0
     TIMED_OUT = 1
@@ -26,7 +26,7 @@ class Status(IntEnum):
 
 
 class Reset(IntEnum):
-    """What becomes of the value that a wait has found: ``zerohop::device::Reset``."""
+    """What a wait does with the value that it finds: ``zerohop::device::Reset``."""
 
     NO = 0
     YES = 1
@@ -89,7 +89,7 @@ def get_ticket(
 
 @in_kernels
 def notify(queue: int, slot: int, value: int, team: int = THREAD) -> Any:
-    """Puts `value`, not 0, into a slot of the Peer, behind what the team has put. Returns a Status."""
+    """Puts `value`, not 0, into a slot of the Peer, after the team's puts. Returns a Status."""
     return _notify(queue, slot, value, team)
 
 
@@ -139,19 +139,19 @@ def put_notify_checked(
 def wait_notify_checked(
     board: int, slot: int, address: int, nbytes: int, nanoseconds: int, team: int = THREAD
 ) -> Any:
-    """Waits for that, and compares it with what lies at an address of this GPU. Returns a Status."""
+    """Waits for that, and compares it with the data at an address of this GPU. Returns a Status."""
     return _wait_notify_checked(board, slot, address, nbytes, nanoseconds, team)
 
 
 @in_kernels
 def wait(queue: int, ticket: int, nanoseconds: int = PATIENCE, team: int = THREAD) -> Any:
-    """Until what the ticket stands for, and all before it, is done. Returns a Status."""
+    """Waits until the operation of the ticket, and all before it, are done. Returns a Status."""
     return _wait(queue, ticket, nanoseconds, team)
 
 
 @in_kernels
 def flush(queue: int, nanoseconds: int = PATIENCE, team: int = THREAD) -> Any:
-    """The same for all that the team has begun with this queue. Returns a Status."""
+    """The same for all operations that the team has begun with this queue. Returns a Status."""
     return _flush(queue, nanoseconds, team)
 
 
@@ -159,7 +159,7 @@ def flush(queue: int, nanoseconds: int = PATIENCE, team: int = THREAD) -> Any:
 def wait_notify(
     board: int, slot: int, nanoseconds: int, team: int = THREAD, reset: int = Reset.YES
 ) -> Any:
-    """Until a slot is not empty, at most that long (0: one look). Returns (status, value)."""
+    """Waits until a slot is not empty, at most that long (0: one check). Returns (status, value)."""
     return _wait_notify(board, slot, nanoseconds, reset, team)
 
 
@@ -167,19 +167,19 @@ def wait_notify(
 def wait_notify_any(
     board: int, first: int, count: int, nanoseconds: int, team: int = THREAD, reset: int = Reset.YES
 ) -> Any:
-    """The same for one of `count` slots from `first` on. Returns (status, slot, value)."""
+    """The same for one of `count` slots from `first`. Returns (status, slot, value)."""
     return _wait_notify_any(board, first, count, nanoseconds, reset, team)
 
 
 @in_kernels
 def reset_notify(board: int, slot: int) -> Any:
-    """Empties a slot. Returns what was in it; 0: nothing was, or another thread took it."""
+    """Empties a slot. Returns its value; 0: it was empty, or another thread took the value."""
     return _reset_notify(board, slot)
 
 
 @in_kernels
 def peek_notify(board: int, slot: int) -> Any:
-    """What lies in a slot, which stays as it is; 0: nothing."""
+    """Returns the value of a slot, without changing it; 0: empty."""
     return _peek_notify(board, slot)
 
 
@@ -194,11 +194,11 @@ _compare_swap = of_types(_WORDS, "compare_swap", _OLD, "uint64, uint64, {0}, {0}
 
 
 def _only_in_kernels(*_: object) -> Any:
-    raise TypeError("a call of zerohop.numba is made by kernels: inside of @cuda.jit functions")
+    raise TypeError("calls of zerohop.numba are for kernels: use them inside @cuda.jit functions")
 
 
 def put_value(queue: int, remote_offset: int, value: Any) -> Any:
-    """One element of the value's type, by the calling thread: integers of 8 to 64 bits, float32, float64 (constants
+    """Puts one element of the value's type, from the calling thread: integers of 8 to 64 bits, float32, float64 (constants
     have 64 bits; ``np.float32(1)``). Returns a Status."""
     return _only_in_kernels(queue, remote_offset, value)
 
@@ -214,11 +214,11 @@ def fetch_add(queue: int, offset: int, value: Any) -> Any:
 
 
 def compare_swap(queue: int, offset: int, expected: Any, desired: Any) -> Any:
-    """Sets a word to `desired` where it is `expected`, both of one type as for fetch_add(). Returns (status, old)."""
+    """Sets a word to `desired` if it is `expected`, both of one type as for fetch_add(). Returns (status, old)."""
     return _only_in_kernels(queue, offset, expected, desired)
 
 
-# Of each the one for the type of the value; None: there is none, and Numba says which types it was called with.
+# For each call the function for the value's type; None: unsupported, and Numba reports the types.
 
 
 @by_type(put_value)

@@ -1,4 +1,4 @@
-"""The functions of <zerohop/numba.cuh>, declared to Numba, which compiles and links them with the kernels that call them."""
+"""The functions of <zerohop/numba.cuh>, declared to Numba, which compiles and links them with the calling kernels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from zerohop._endpoint.headers import include_dir
 try:
     _cuda: Any = import_module("numba.cuda")
     _extending: Any = import_module("numba.cuda.extending")
-except (ImportError, AttributeError) as error:  # an older one misses what NumPy has given up
+except (ImportError, AttributeError) as error:  # old versions use names that NumPy has removed
     raise ImportError(
-        f"kernels of Numba need numba-cuda ({error}): pip install 'numba-cuda[cu13]'"
+        f"Numba kernels need numba-cuda ({error}): pip install 'numba-cuda[cu13]'"
     ) from error
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -24,7 +24,7 @@ BEGUN = "Tuple((int32, uint32))"  # status, ticket
 
 
 def _source() -> str:
-    """numba.cuh with all that it includes: Numba compiles one text, which knows no folders."""
+    """numba.cuh with all its includes inlined: Numba compiles one text, without include folders."""
     seen = {"zerohop/numba.cuh"}
 
     def text_of(name: str) -> str:
@@ -38,7 +38,7 @@ def _source() -> str:
         seen.add(name)
         return text_of(name)
 
-    unused = "#pragma nv_diag_suppress 177\n"  # constants, which outside of headers are warned of
+    unused = "#pragma nv_diag_suppress 177\n"  # outside of headers the compiler warns of unused constants
     return unused + text_of("zerohop/numba.cuh")
 
 
@@ -46,12 +46,12 @@ _CODE = _cuda.CUSource(_source(), name="zerohop/numba.cuh")
 
 
 def foreign(name: str, says: str, arguments: str) -> Any:
-    """Of numba.cuh, with Numba's types."""
+    """Declares a function of numba.cuh, with Numba's types."""
     return _cuda.declare_device(f"zerohop_{name}", f"{says}({arguments})", link=_CODE)
 
 
 def of_types(types: str, name: str, says: str, arguments: str) -> dict[str, Any]:
-    """One for each type, which stands for {0} in the signature."""
+    """One function for each type, which replaces {0} in the signature."""
     return {
         each: foreign(f"{name}_{each}", says.format(each), arguments.format(each))
         for each in types.split()
@@ -59,13 +59,13 @@ def of_types(types: str, name: str, says: str, arguments: str) -> dict[str, Any]
 
 
 def in_kernels(function: Function) -> Function:
-    """Compiled for those that call it; nothing else may."""
+    """Compiled into the kernels that call it; only kernels may call it."""
     called: Function = _extending.register_jitable(function)
     return called
 
 
 def by_type(function: Function) -> Callable[[Function], Function]:
-    """Of what is given the types of the arguments of a call in a kernel, and returns how to make it."""
-    # Not strict: the lambdas that are returned have the same names, but no annotations.
+    """For a function that gets the argument types of a call in a kernel, and returns its implementation."""
+    # Not strict: the returned lambdas have the same parameter names, but no annotations.
     chooses: Callable[[Function], Function] = _extending.overload(function, strict=False)
     return chooses

@@ -1,1 +1,1 @@
-"""What is going on: counters, traces, logs, and `zerohop top`."""
+"""Observation: counters, traces, logs, and `zerohop top`."""

@@ -1,8 +1,8 @@
 """The counters of this process over HTTP, for Prometheus and `zerohop top`: off unless an Endpoint asks for it.
 
-Whatever is asked for, a socket in a folder that is the user's alone tells of all Endpoints that asked; with a port, so does
-that port. A client has 10 seconds, and of more than eight at a time the oldest is put out: those that are idle hold no
-other up.
+A socket in a folder of this user always serves all Endpoints that asked for it; a requested port serves them, too.
+Each client has 10 seconds. If more than eight connect at a time, the oldest is disconnected, so idle clients block
+nobody.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from zerohop import _core
 from zerohop.observe.metrics import CONTENT_TYPE, prometheus
 from zerohop.observe.runtime_folder import own_folder
 
-_CLIENT_S = 10.0  # of one client, from its connection to the end of its answer
+_CLIENT_S = 10.0  # for one client, from its connection to the end of the response
 _CLIENTS = 8  # at a time
-_LOOK_S = 1.0  # between two looks for clients that are too slow
-_END_S = 2.0  # that the thread of a server is given to end
+_LOOK_S = 1.0  # between two checks for clients that are too slow
+_END_S = 2.0  # for the thread of a server to end
 _MOST_PORT = 65535
-_LONGEST_PATH = 107  # bytes of a Unix socket's: man 7 unix
+_LONGEST_PATH = 107  # bytes in the path of a Unix socket: man 7 unix
 _WHAT = (
-    "'local', a port (9400), ports of which the first that is free is taken ('9400-9415'), or those with an "
-    "address of this host in front ('0.0.0.0:9400')"
+    "'local', a port (9400), a range whose first free port is used ('9400-9415'), or these after an "
+    "address of this host ('0.0.0.0:9400')"
 )
 
 
 @dataclass(frozen=True)
 class Place:
-    """host, ports: where to listen, on the first of them that is free; no ports: on the local socket alone."""
+    """host, ports: where to listen, on the first free port; no ports: only on the local socket."""
 
     host: str = "127.0.0.1"
     ports: range = range(0)
@@ -52,7 +52,7 @@ LOCAL = Place()
 
 
 def place_of(value: object, source: str = "metrics") -> Place | None:
-    """What `Endpoint(metrics=)` means; None: nothing is asked for. Raises TypeError, ValueError."""
+    """The place that `Endpoint(metrics=)` asks for; None: none. Raises TypeError, ValueError."""
     if value is None or value is False or value == "":
         return None
     if isinstance(value, bool) or not isinstance(value, (int, str)):
@@ -91,22 +91,22 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def log_message(self, format: str, *args: Any) -> None:
-        return  # a scrape every few seconds is no news
+        return  # do not log every scrape
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
-    """Also of Unix sockets: TCPServer minds the family only where it makes the socket."""
+    """Also serves Unix sockets: TCPServer uses the family only to make the socket."""
 
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    request_queue_size = 2 * _CLIENTS  # that wait to be accepted
+    request_queue_size = 2 * _CLIENTS  # clients that wait to be accepted
     timeout = _LOOK_S
 
     def __init__(self, family: socket.AddressFamily, address: Any) -> None:
         self.address_family = family
         self.endpoints: dict[str, weakref.ref[_core.Endpoint]] = {}  # by id
-        self._clients: dict[Any, float] = {}  # until when
+        self._clients: dict[Any, float] = {}  # client: its deadline
         self._closing = threading.Event()
         super().__init__(address, _Handler)
         self._thread = threading.Thread(target=self._serve, name="zerohop-metrics", daemon=True)
@@ -128,12 +128,12 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def get_request(self) -> Any:
         try:
             return super().get_request()
-        except OSError:  # no descriptor is left, say: the client waits, and so does this thread
+        except OSError:  # for example no descriptor is left: the client and this thread wait
             self._closing.wait(0.1)
             raise
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        for oldest in list(self._clients)[: 1 - _CLIENTS]:  # which leaves room for this one
+        for oldest in list(self._clients)[: 1 - _CLIENTS]:  # leaves room for this one
             self._clients.pop(oldest, None)
             _shut(oldest)
         self._clients[request] = time.monotonic() + _CLIENT_S
@@ -149,7 +149,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     def close(self) -> None:
         self._closing.set()
-        _shut(self.socket)  # which wakes the thread
+        _shut(self.socket)  # wakes the thread
         if threading.current_thread() is not self._thread:
             self._thread.join(_END_S)
         self.server_close()
@@ -160,7 +160,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
                 os.unlink(self.server_address)  # type: ignore[arg-type]
 
     def forget(self) -> None:
-        """In a child made by fork(), where there is no thread: the sockets are the parent's."""
+        """Called in a forked child, which has no thread: closes the parent's sockets."""
         for shared in (self.socket, *self._clients):
             shared.close()
 
@@ -170,14 +170,13 @@ def _shut(connection: socket.socket) -> None:
         connection.shutdown(socket.SHUT_RDWR)
 
 
-_lock = (
-    threading.RLock()
-)  # around the following; a collection of garbage may call _leave() anywhere
+# Protects the following; the garbage collector may call _leave() anywhere.
+_lock = threading.RLock()
 _servers: dict[Place, _Server] = {}
 
 
 def expose(endpoint: _core.Endpoint, place: Place) -> tuple[str | None, weakref.finalize[Any, Any]]:
-    """Serve the counters of an Endpoint: its address (None: the local socket alone), and what ends that.
+    """Serve the counters of an Endpoint. Returns the URL (None: only the local socket), and a finalizer that ends it.
 
     Raises OSError.
     """
@@ -201,7 +200,7 @@ def _join(endpoint: _core.Endpoint, place: Place) -> None:
     known = _servers.get(place)
     if known is not None:
         known.endpoints[endpoint.id] = weakref.ref(endpoint)
-        if _servers.get(place) is known:  # not ended by the garbage before it
+        if _servers.get(place) is known:  # unless the garbage collector has ended it
             return
     made = _local() if place == LOCAL else _on_port(place)
     made.endpoints[endpoint.id] = weakref.ref(endpoint)
@@ -229,7 +228,7 @@ def _local() -> _Server:
     if len(os.fsencode(path)) > _LONGEST_PATH:
         raise OSError(
             errno.ENAMETOOLONG,
-            f"the socket of the counters has too long a path, {str(path)!r}: set XDG_RUNTIME_DIR to a short one",
+            f"the socket of the counters has a path that is too long, {str(path)!r}: set XDG_RUNTIME_DIR to a short one",
         )
     return _Server(socket.AF_UNIX, str(path))
 
@@ -247,7 +246,7 @@ def _on_port(place: Place) -> _Server:
     raise OSError(
         failure.errno,
         f"the counters cannot be served on {place.host}, port {ports} ({failure.strerror}): give metrics= (or "
-        "ZEROHOP_METRICS) more ports, '9400-9415' for 16 processes of a host, or 0 for any that is free",
+        "ZEROHOP_METRICS) more ports, '9400-9415' for 16 processes of a host, or 0 for any free one",
     )
 
 

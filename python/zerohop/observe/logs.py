@@ -1,7 +1,7 @@
-"""What the core tells of connections and routes, as records of `logging`: loggers `zerohop.*`.
+"""Passes the core's messages about connections and routes to the loggers `zerohop.*`.
 
-The core's threads only put sentences into a list; a thread of Python hands them to the loggers, so that no handler
-ever runs where transfers are posted.
+The core's threads only append to a list, and a Python thread passes the messages to the loggers, so no handler
+ever runs in a thread that posts transfers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 
 from zerohop import _core
 
-_END_S = 2.0  # that handlers are given for the last of them
+_END_S = 2.0  # for the handlers to process the last messages
 
 logging.getLogger("zerohop").addHandler(logging.NullHandler())
 
@@ -42,7 +42,7 @@ class _Clerk:
         try:
             os.eventfd_write(self._bell, 1)
             self._thread.join(_END_S)
-            if not self._thread.is_alive():  # else it is in a handler that does not end
+            if not self._thread.is_alive():  # else it hangs in a handler
                 _hand_over()
         finally:
             _core.send_logs(-1)
@@ -50,18 +50,18 @@ class _Clerk:
                 os.close(self._bell)
 
     def forget(self) -> None:
-        """In a child made by fork(), which has no such thread."""
+        """Called in a forked child, which has no such thread."""
         _core.forget_logs()
         os.close(self._bell)
 
 
-_lock = threading.Lock()  # around the following
+_lock = threading.Lock()  # protects the following
 _clerk: _Clerk | None = None
 _shuts_handlers = False
 
 
 def start() -> None:
-    """Hand over what is told from now on. Again: nothing."""
+    """Starts passing on messages. A second call does nothing."""
     global _clerk
     with _lock:
         if _clerk is None:
@@ -69,7 +69,7 @@ def start() -> None:
 
 
 def stop() -> None:
-    """Hand over what was told so far, and no more."""
+    """Passes on the messages so far, and stops."""
     global _clerk
     with _lock:
         clerk, _clerk = _clerk, None
@@ -80,9 +80,9 @@ def stop() -> None:
 
 
 def outlive_endpoints() -> None:
-    """Have stop() shut the handlers, instead of logging at exit.
+    """Makes stop() shut down the handlers, instead of logging's exit handler.
 
-    For where logging was imported after zerohop: what Endpoints tell when they are closed at exit would come too late.
+    For programs that import logging after zerohop: messages of Endpoints closed at exit would come too late.
     """
     global _shuts_handlers
     atexit.unregister(logging.shutdown)
@@ -91,21 +91,21 @@ def outlive_endpoints() -> None:
 
 def _hand_over() -> None:
     sentences, dropped = (), 0
-    with _reported():  # whatever fails: this thread goes on
+    with _reported():  # this thread continues after any error
         sentences, dropped = _core.take_logs()
     for level, topic, sentence in sentences:
         with _reported():
             logging.getLogger(f"zerohop.{topic}").log(level, "%s", sentence)
     if dropped:
         with _reported():
-            logging.getLogger("zerohop").warning("%d sentences for the log had no room", dropped)
+            logging.getLogger("zerohop").warning("%d log messages were dropped", dropped)
 
 
 @contextmanager
 def _reported() -> Iterator[None]:
     try:
         yield
-    except Exception:  # noqa: BLE001  a handler's own, mostly: told as that of any thread, which goes on
+    except Exception:  # noqa: BLE001  mostly a handler's: report it like any thread's, and continue
         threading.excepthook(
             threading.ExceptHookArgs((*sys.exc_info(), threading.current_thread()))
         )

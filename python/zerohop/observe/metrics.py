@@ -1,4 +1,4 @@
-"""Counters of Endpoints and their Peers as Prometheus reads them: its text exposition format 0.0.4."""
+"""Counters of Endpoints and their Peers in the Prometheus text exposition format 0.0.4."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ Labels = tuple[tuple[str, str], ...]
 METRICS: dict[str, tuple[str, str]] = {
     "zerohop_peers": ("gauge", "Peers that are connected now."),
     "zerohop_connected": ("gauge", "Connections to this peer; 0: the last one has ended."),
-    "zerohop_operations_total": ("counter", "Transfers that this process began."),
-    "zerohop_bytes_total": ("counter", "Bytes of the transfers that this process began."),
-    "zerohop_notifications_total": ("counter", "Notifications that this process put."),
+    "zerohop_operations_total": ("counter", "Transfers that this process started."),
+    "zerohop_bytes_total": ("counter", "Bytes of the transfers that this process started."),
+    "zerohop_notifications_total": ("counter", "Notifications that this process sent."),
     "zerohop_failures_total": ("counter", "Transfers that ended with an error."),
-    "zerohop_transfers_under_way": ("gauge", "Transfers that have begun and not ended."),
+    "zerohop_transfers_under_way": ("gauge", "Transfers in flight."),
     "zerohop_mapped_chunks": ("gauge", "Chunks of the peer's GPU memory that are mapped now."),
     "zerohop_mapped_bytes": ("gauge", "Bytes of the peer's GPU memory that are mapped now."),
-    "zerohop_unanswered_total": ("counter", "Times that the peer did not say where memory is."),
+    "zerohop_unanswered_total": ("counter", "Times that the peer did not answer where memory is."),
     "zerohop_rail_serving": ("gauge", "Peers whose transfers this rail carries now."),
     "zerohop_rail_work_requests_total": ("counter", "Work requests posted to the device."),
     "zerohop_rail_doorbells_total": ("counter", "Chains of work requests posted."),
     "zerohop_rail_bytes_total": ("counter", "Bytes posted: out by write and send, in by read."),
-    "zerohop_rail_messages_received_total": ("counter", "Messages that came over the device."),
+    "zerohop_rail_messages_received_total": ("counter", "Messages received over the device."),
     "zerohop_rail_notifications_received_total": (
         "counter",
-        "Notifications that came over the device: those by p2p are counted by who puts them.",
+        "Notifications received over the device; the sender counts those by p2p.",
     ),
-    "zerohop_rail_queue_full_total": ("counter", "Calls that waited for room."),
+    "zerohop_rail_queue_full_total": ("counter", "Calls that waited for room in the send queue."),
     "zerohop_rail_queue_pair_errors_total": ("counter", "Queue pairs that had to be replaced."),
-    "zerohop_registration_cache_total": ("counter", "Look-ups and losses of the cache."),
+    "zerohop_registration_cache_total": ("counter", "Lookups and evictions of the cache."),
     "zerohop_registration_cache_entries": ("gauge", "Registrations of GPU memory."),
     "zerohop_registration_cache_bytes": ("gauge", "GPU memory that is registered."),
 }
 
 LATENCY = "zerohop_latency_seconds"
-_LATENCY_HELP = "From the posting of a transfer to its end, of those that ended without an error."
+_LATENCY_HELP = "From posting a transfer to its successful end."
 _BOUNDS = tuple(2**power / 1e9 for power in range(7, 37))  # seconds: 128 ns to 68.7 s
 
 _RAIL = {
@@ -69,38 +69,36 @@ Sample = tuple[str, Labels, int]  # metric, labels, value
 
 @dataclass
 class _Latency:
-    counts: list[int] = field(
-        default_factory=lambda: [0] * len(_BOUNDS)
-    )  # each with those before it
+    counts: list[int] = field(default_factory=lambda: [0] * len(_BOUNDS))  # cumulative
     count: int = 0
     total: float = 0.0  # seconds
 
-    def add(self, told: dict[str, Any]) -> None:
-        self.count += told["count"]
-        self.total += told["sum"]
-        for bound, count in told["buckets"]:
+    def add(self, histogram: dict[str, Any]) -> None:
+        self.count += histogram["count"]
+        self.total += histogram["sum"]
+        for bound, count in histogram["buckets"]:
             for place in range(bisect_left(_BOUNDS, bound), len(_BOUNDS)):
                 self.counts[place] += count
 
 
 def prometheus(*endpoints: _core.Endpoint) -> str:
-    """The counters of ``Peer.stats()`` and of the Endpoints, as a Prometheus server scrapes them.
+    """The counters of ``Peer.stats()`` and of the Endpoints, in the text format of Prometheus.
 
-    endpoints: whose Peers are told of: those that are connected now, and the last 64 names of those that no longer
-    are, whose ``zerohop_connected`` is 0. Serve it as ``text/plain; version=0.0.4``; it asks no peer and no device.
+    endpoints: include their Peers that are connected now, and the last 64 names of disconnected ones,
+    whose ``zerohop_connected`` is 0. Serve the text as ``text/plain; version=0.0.4``; it queries no peer and no device.
 
     Every metric begins with ``zerohop_``; counters end in ``_total``; amounts of data are bytes. Labels:
-    ``endpoint`` and ``peer`` (their names; those of one name are added up), ``route`` and ``device`` (of a
+    ``endpoint`` and ``peer`` (their names; those with equal names are added up), ``route`` and ``device`` (of a
     Route, as in ``peer.stats()["routes"]``), ``operation`` (write, read, atomic, send, recv), ``direction`` (out: from
     this process, in: to it), ``rail`` (the verbs device) and ``event`` (of the registration cache). The
-    histogram ``zerohop_latency_seconds`` has buckets at powers of two of nanoseconds, of the operations that there
-    were, ``notify`` (a notification alone) among them; what it counts is told by ``help(zh.Peer.stats)``.
+    histogram ``zerohop_latency_seconds`` has buckets at powers of two of nanoseconds, for each operation that
+    occurred, including ``notify`` (a notification alone); ``help(zh.Peer.stats)`` says what it counts.
 
     Source: https://prometheus.io/docs/instrumenting/exposition_formats/
     """
     for endpoint in endpoints:
         if not isinstance(endpoint, _core.Endpoint):
-            raise TypeError(f"prometheus() tells of Endpoints, not of {endpoint!r}")
+            raise TypeError(f"prometheus() takes Endpoints, not {endpoint!r}")
     sums: dict[str, dict[Labels, int]] = {name: {} for name in METRICS}
     latencies: defaultdict[Labels, _Latency] = defaultdict(_Latency)
     for endpoint in endpoints:
@@ -113,7 +111,7 @@ def prometheus(*endpoints: _core.Endpoint) -> str:
                 latencies[labels].add(latency)
         for name, labels, value in samples:
             sums[name][labels] = sums[name].get(labels, 0) + value
-    text = "".join(_told(name, told) for name, told in sums.items() if told)
+    text = "".join(_family(name, samples) for name, samples in sums.items() if samples)
     return text + _histograms(latencies)
 
 
@@ -166,7 +164,7 @@ def _directions(name: str, labels: Labels, row: dict[str, Any]) -> Iterator[Samp
     return ((name, (*labels, ("direction", way)), row[key]) for way, key in _DIRECTIONS)
 
 
-def _told(name: str, samples: dict[Labels, int]) -> str:
+def _family(name: str, samples: dict[Labels, int]) -> str:
     kind, text = METRICS[name]
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     lines += (f"{name}{{{_shown(labels)}}} {value}" for labels, value in samples.items())

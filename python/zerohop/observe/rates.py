@@ -1,4 +1,4 @@
-"""What happened between two looks at the counters of a process."""
+"""Rates between two samples of the counters of a process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Samples = Mapping[str, Mapping[Labels, float]]  # by metric
 
 @dataclass
 class Row:
-    """Of one route to one peer. Rates are of a second; latencies are seconds, NaN where nothing ended.
+    """The figures of one route to one peer. Rates are per second; latencies are seconds, NaN if nothing ended.
 
     is_there: connected now.
     """
@@ -40,11 +40,9 @@ class Row:
     under_way: int = 0
     p50: float = math.nan
     p99: float = math.nan
-    failures: int = 0  # ever
+    failures: int = 0  # total
     is_there: bool = True
-    buckets: dict[float, float] = field(
-        default_factory=dict, repr=False
-    )  # by bound, with all below
+    buckets: dict[float, float] = field(default_factory=dict, repr=False)  # by bound, cumulative
 
 
 def parsed(text: str) -> Samples:
@@ -61,7 +59,7 @@ def parsed(text: str) -> Samples:
 
 
 def _number(text: str) -> float:
-    """NaN: it is none."""
+    """NaN: not a number."""
     try:
         return float(text)
     except ValueError:
@@ -73,10 +71,10 @@ def _plain(escaped: re.Match[str]) -> str:
 
 
 def rows_between(before: Answer | None, now: Answer) -> list[Row]:
-    """Rates since `before`; without one they are 0, and latencies are of all that there was.
+    """Rates since `before`; without one they are 0, and latencies cover all operations so far.
 
-    Routes that nothing ever took have no row, but for one without a route where that is all there is of a peer;
-    nor have peers that are gone, but for those of their errors.
+    Unused routes have no row, except a row without a route if that is all there is of a peer.
+    Disconnected peers have rows only for their errors.
     """
     old: Samples = parsed(before.text) if before is not None else {}
     new = parsed(now.text)
@@ -86,7 +84,7 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
         table.row(labels).under_way = int(value)
     for labels, value in new.get("zerohop_failures_total", {}).items():
         table.row(labels).failures = int(value)
-    ever: defaultdict[int, float] = defaultdict(float)  # operations of each row
+    ever: defaultdict[int, float] = defaultdict(float)  # total operations of each row
     for labels, count in new.get("zerohop_operations_total", {}).items():
         ever[id(table.row(labels))] += count
     for labels, count in table.grown("zerohop_operations_total", new):
@@ -100,10 +98,10 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
         else:
             row.bytes_in += count / passed
     for labels, count in table.grown(f"{LATENCY}_bucket", new):
-        told = dict(labels)
-        if told.get("operation") == "recv":  # which waits for the peer as long as that takes
+        values = dict(labels)
+        if values.get("operation") == "recv":  # waits for the peer as long as that takes
             continue
-        bound = _number(told.get("le", "inf"))
+        bound = _number(values.get("le", "inf"))
         if math.isnan(bound):
             continue
         buckets = table.row(labels).buckets
@@ -111,7 +109,7 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
     connected = {_connection(labels): count for labels, count in new.get(_CONNECTED, {}).items()}
     for row in table.rows.values():
         row.is_there = connected.get((row.endpoint, row.peer), 1) > 0
-    rows = [row for row in table.rows.values() if _is_told(row, ever[id(row)])]
+    rows = [row for row in table.rows.values() if _is_shown(row, ever[id(row)])]
     idle = {who for who, count in connected.items() if count > 0}
     idle -= {(row.endpoint, row.peer) for row in rows}
     rows += [Row(now.source.name, *who, route="", device="") for who in sorted(idle)]
@@ -121,12 +119,12 @@ def rows_between(before: Answer | None, now: Answer) -> list[Row]:
 
 
 def _connection(labels: Labels) -> tuple[str, str]:
-    told = dict(labels)
-    return told.get("endpoint", ""), told.get("peer", "")
+    values = dict(labels)
+    return values.get("endpoint", ""), values.get("peer", "")
 
 
-def _is_told(row: Row, operations: float) -> bool:
-    """operations: of all time."""
+def _is_shown(row: Row, operations: float) -> bool:
+    """operations: in total."""
     if row.failures:
         return True
     return row.operations > 0 or row.notifications > 0 or (row.is_there and operations > 0)
@@ -138,15 +136,15 @@ class _Table:
         self.rows: dict[tuple[str, ...], Row] = {}
 
     def row(self, labels: Labels) -> Row:
-        told = dict(labels)
-        endpoint, peer, route, device = (told.get(name, "") for name in _NAMES)
+        values = dict(labels)
+        endpoint, peer, route, device = (values.get(name, "") for name in _NAMES)
         key = endpoint, peer, route, device
         if key not in self.rows:
             self.rows[key] = Row(self._process, endpoint, peer, route, device)
         return self.rows[key]
 
     def grown(self, metric: str, new: Samples) -> list[tuple[Labels, float]]:
-        """A counter that has fallen began again, with a new connection."""
+        """A counter that has fallen was reset by a new connection."""
         old = self._old.get(metric, {})
         return [
             (labels, value - old.get(labels, 0.0) if value >= old.get(labels, 0.0) else value)
@@ -155,7 +153,7 @@ class _Table:
 
 
 def quantile(share: float, buckets: Mapping[float, float]) -> float:
-    """As if values lay evenly in their bucket; NaN: there are none."""
+    """Assumes that values are spread evenly in their bucket; NaN: there are none."""
     bounds = sorted(buckets)
     if not bounds or buckets[bounds[-1]] <= 0:
         return math.nan

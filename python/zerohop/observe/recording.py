@@ -1,4 +1,4 @@
-"""What this process moved and waited for, as a trace for Perfetto or chrome://tracing.
+"""Records transfers and waits of this process as a trace for Perfetto or chrome://tracing.
 
 Source: Trace Event Format, https://docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU
 """
@@ -26,7 +26,7 @@ from zerohop._world.launch import launched
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-_MOST = 65536  # events that are kept, where nothing else is said: 20 MB
+_MOST = 65536  # events kept by default: 20 MB
 _ALL = 1 << 26
 _FAR = 1 << 63  # beyond any time or count
 _SIDES = {
@@ -48,24 +48,24 @@ class record:
             peer.write(source, target).wait()
         print(recording.dropped)
 
-    Of every transfer that began meanwhile, by any Endpoint: operation, peer, route, device, bytes, when it was
-    posted, when this process saw it done, and its error, if any. Of every notification that ``wait_notify()`` or
-    ``reset_notify()`` took: slot, value, and the time that was waited; what streams and kernels take by themselves is
-    not seen. https://ui.perfetto.dev opens the file. Times are those of ``time.monotonic_ns()``, which processes of
-    one host share; ``zerohop merge`` makes one file of those of several processes.
+    Each transfer of any Endpoint that begins meanwhile: operation, peer, route, device, bytes, when it was
+    posted, when this process saw it done, and its error, if any. Each notification that ``wait_notify()`` or
+    ``reset_notify()`` took: slot, value, and the time waited; streams and kernels that take notifications are
+    not recorded. https://ui.perfetto.dev opens the file. Times are those of ``time.monotonic_ns()``, which processes of
+    one host share; ``zerohop merge`` merges the files of several processes.
 
     Args:
-        path: of the file, written when the ``with`` ends, by an exception too: whole or not at all. A link stays one, to
-            the new file; a device or pipe is written to.
+        path: the file, written when the ``with`` ends, also by an exception: completely or not at all. A symbolic link is kept and
+            points to the new file; a device or pipe is written to.
         events: how many are kept, at most; later ones are counted in ``dropped`` and in the file. Each takes
-            some 300 bytes of memory until the file is written, and then another KB.
-        name: of this process in the trace. Default: its rank, as a launcher says it, host and process number.
+            about 300 bytes of memory until the file is written, and then another KB.
+        name: name of this process in the trace. Default: its rank, from the launcher, its host and process number.
 
-    Without a recording it costs a transfer the look at a flag; with one, some 100 ns. One at a time in a process. In a
-    child made by fork() there is none, and it writes no file.
+    Without a recording it costs a transfer one check of a flag; with one, about 100 ns. Only one at a time in a process. A
+    forked child has no recording, and writes no file.
 
-    Raises RuntimeError (this process is being recorded already), OSError (the file cannot be written: at once where the
-    folder is missing, or closed to this process), TypeError, ValueError.
+    Raises RuntimeError (this process is already being recorded), OSError (the file cannot be written: at once if the
+    folder is missing or not writable), TypeError, ValueError.
     """
 
     def __init__(
@@ -77,14 +77,14 @@ class record:
             raise ValueError(f"events must be from 1 to {_ALL}, not {events}")
         self._name = _default_name() if name is None else name
         self._process = 0
-        self.dropped = 0  # events for which there was no room, once it has ended
+        self.dropped = 0  # events that did not fit, known at the end
 
     def __enter__(self) -> Self:
         place = _replaced(self._path)
         if place is not None:
             try:
                 with tempfile.TemporaryFile(dir=place.parent):
-                    pass  # raises what would be raised once all is recorded
+                    pass  # raises now what would fail at the end
             except OSError as error:
                 error.filename = str(self._path)
                 raise
@@ -108,7 +108,7 @@ os.register_at_fork(after_in_child=_core.forget_recording)
 
 
 def write_whole(path: Path, rows: Iterable[Mapping[str, Any]], about: Mapping[str, Any]) -> None:
-    """One row a line. Raises OSError; the file is then as it was before."""
+    """Writes one row per line. Raises OSError; then the file is unchanged."""
     place = _replaced(path)
     if place is None:
         with path.open("w") as file:
@@ -136,9 +136,9 @@ def _write(file: TextIO, rows: Iterable[Mapping[str, Any]], about: Mapping[str, 
 
 
 def _replaced(path: Path) -> Path | None:
-    """The file itself, where links lead to it; None: what is there is no file, such as a device or pipe. Raises OSError."""
+    """The target of symbolic links; None: it is not a regular file, but a device or pipe. Raises OSError."""
     with suppress(FileNotFoundError):
-        # Asked of the link: /dev/stdout may lead to a pipe, which has no path.
+        # stat() follows the link: /dev/stdout may lead to a pipe, which has no path.
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -158,9 +158,9 @@ def _umask() -> int:
 def _default_name() -> str:
     where = f"{socket.gethostname()}:{os.getpid()}"
     with suppress(ValueError):
-        told = launched(os.environ)
-        if told is not None:
-            return f"rank {told.rank}, {where}"
+        launch = launched(os.environ)
+        if launch is not None:
+            return f"rank {launch.rank}, {where}"
     return where
 
 
@@ -176,14 +176,14 @@ def _about(dropped: int) -> dict[str, Any]:
         "clock": "CLOCK_MONOTONIC",
         "host": socket.gethostname(),
         "boot": boot_id(),
-        # What to add to its times for those of other hosts to compare with: as good as their clocks.
+        # The offset of its times that makes them comparable between hosts, as far as their clocks agree.
         "epoch_minus_clock_ns": time.time_ns() - time.monotonic_ns(),
         "events_dropped": dropped,
     }
 
 
 def _rows(event: Mapping[str, Any], pid: int, number: int) -> Iterator[dict[str, Any]]:
-    """Asynchronous ones: transfers overlap, and begin in one thread and end in another."""
+    """Asynchronous events, because transfers overlap, and begin in one thread and end in another."""
     what, ended = event["what"], event["end"] is not None
     about: dict[str, Any]
     if what in _SIDES:
@@ -227,18 +227,18 @@ def _is_number(value: object) -> bool:
 def merged(
     traces: Iterable[Mapping[str, Any]],
 ) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
-    """Rows of several processes, and what is told about them all.
+    """Rows of several processes, and the metadata of all of them.
 
-    Times of other hosts than that of the first are moved by what their clocks say.
+    Times of other hosts are shifted to the first host's by their clocks.
 
-    Raises ValueError: one is no trace of `record`.
+    Raises ValueError: one is not a trace of `record`.
     """
     rows: list[Mapping[str, Any]] = []
     others: list[Mapping[str, Any]] = []
-    taken: dict[int, int] = {}  # process numbers, and of which trace
+    taken: dict[int, int] = {}  # process number: trace
     for index, trace in enumerate(traces):
         if not _is_ours(trace):
-            raise ValueError(f"file {index + 1} is no trace that zerohop.record() has written")
+            raise ValueError(f"file {index + 1} is not a trace of zerohop.record()")
         other = trace["otherData"]
         others.append(other)
         shift = 0.0
@@ -247,10 +247,12 @@ def merged(
         numbers: dict[int, int] = {}
         for row in trace["traceEvents"]:
             pid = numbers.get(row["pid"])
-            if pid is None:  # processes of two hosts, or one process twice, may have one number
+            if (
+                pid is None
+            ):  # processes on two hosts, or one process twice, may have the same number
                 pid = row["pid"]
                 while taken.setdefault(pid, index) != index:
-                    pid += 1 << 22  # the highest that Linux gives
+                    pid += 1 << 22  # the highest process number of Linux
                 numbers[row["pid"]] = pid
             moved = {"ts": round(row["ts"] + shift, 3)} if "ts" in row else {}
             rows.append({**row, "pid": pid, **moved})

@@ -1,4 +1,4 @@
-"""Where processes of one user find each other's sockets: folders that nobody else may enter."""
+"""The folders where processes of one user find each other's sockets; nobody else may enter them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _candidates() -> list[Path]:
 
 
 def _is_own(path: Path) -> bool:
-    """Not a link, either: who may make one in /tmp could lead elsewhere."""
+    """Must not be a link either: another user could make one in /tmp that leads elsewhere."""
     try:
         found = path.lstat()
     except OSError:
@@ -27,12 +27,12 @@ def _is_own(path: Path) -> bool:
 
 
 def folders() -> list[Path]:
-    """Those that are there, and this user's alone."""
+    """The existing ones that belong only to this user."""
     return [path for path in dict.fromkeys(_candidates()) if _is_own(path)]
 
 
 def own_folder() -> Path:
-    """The first that is there or can be made. Raises OSError."""
+    """The first one that exists or can be made. Raises OSError."""
     for path in _candidates():
         with suppress(OSError):
             path.mkdir(mode=0o700)
@@ -41,6 +41,6 @@ def own_folder() -> Path:
     last = _candidates()[-1]
     raise OSError(
         errno.EACCES,
-        f"no folder is this user's alone: {str(last)!r} cannot be made, or belongs to another, or is open to others; "
-        "remove it, or set XDG_RUNTIME_DIR to a folder of yours",
+        f"no folder belongs only to this user: {str(last)!r} cannot be made, belongs to another user, or is open to others; "
+        "remove it, or set XDG_RUNTIME_DIR to a folder of your own",
     )

@@ -1,4 +1,4 @@
-"""Where counters are told: sockets of this user's processes on this host, and addresses that are named."""
+"""Sources of counters: sockets of this user's processes on this host, and named addresses."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from pathlib import Path
 
 from zerohop.observe.runtime_folder import folders
 
-_PATIENCE = 2.0  # seconds for one answer, from the connection to its end
-_MOST = 32 << 20  # bytes of one
+_PATIENCE = 2.0  # seconds for one answer, from the connection to the end
+_MOST = 32 << 20  # bytes of one answer
 _AT_ONCE = 16
-_YOUNG_S = 5.0  # in which a process that has bound its socket listens to it
+_YOUNG_S = 5.0  # within which a process listens on a socket that it has bound
 
 
 @dataclass(frozen=True)
 class Source:
-    """name: as it is shown. One of the others says where it is."""
+    """name: for display. One of the other fields has the address."""
 
     name: str
     path: Path | None = None
@@ -33,7 +33,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Answer:
-    """at: seconds of a monotonic clock. One of text and trouble is there."""
+    """at: seconds of a monotonic clock. Either text or trouble is set."""
 
     source: Source
     at: float
@@ -57,11 +57,11 @@ class _Connection(http.client.HTTPConnection):
             self.sock.settimeout(_PATIENCE)
             self.sock.connect(str(self._path))
         self._opened = self.sock
-        if self.is_late:  # before there was anything to shut
+        if self.is_late:  # give_up() came before the socket was opened
             raise TimeoutError
 
     def give_up(self) -> None:
-        """From another thread: what is read ends here."""
+        """Ends the read; called from another thread."""
         self.is_late = True
         if self._opened is not None:
             with suppress(OSError):
@@ -69,7 +69,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def local_sources() -> list[Source]:
-    """Of processes of this user on this host. Nobody else may write to those folders."""
+    """The processes of this user on this host. Nobody else may write to those folders."""
     found = [path for folder in folders() for path in sorted(folder.glob("*.sock"))]
     return [Source(f"{path.stem.partition('-')[0]}", path=path) for path in found]
 
@@ -80,14 +80,14 @@ def named_source(text: str) -> Source:
     host, _, port = bare.rpartition(":")
     if not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise ValueError(
-            f"{text!r} is no address: write 9400, host:9400 or http://host:9400/metrics"
+            f"{text!r} is not an address: write 9400, host:9400 or http://host:9400/metrics"
         )
     host = host.removeprefix("[").removesuffix("]") or "127.0.0.1"
     return Source(bare if bare != port else f"127.0.0.1:{port}", address=(host, int(port)))
 
 
 def ask_all(sources: Sequence[Source]) -> list[Answer]:
-    """Those that have ended since they were found are left out."""
+    """Asks all sources; leaves out processes that have ended since."""
     if not sources:
         return []
     with ThreadPoolExecutor(min(_AT_ONCE, len(sources))) as pool:
@@ -106,7 +106,7 @@ def _ask(source: Source) -> Answer | None:
             return None
         why = str(error) or type(error).__name__
         if connection.is_late or isinstance(error, TimeoutError):
-            why = f"its answer does not end within {_PATIENCE:.0f} s"
+            why = f"its answer did not end within {_PATIENCE:.0f} s"
         return Answer(source, time.monotonic(), trouble=why)
     finally:
         bound.cancel()
@@ -125,13 +125,13 @@ def _read(connection: _Connection) -> str:
         nbytes += len(part)
         if nbytes > _MOST:
             raise ValueError(f"its answer is longer than {_MOST >> 20} MiB")
-    if connection.is_late:  # and so it may have been cut
+    if connection.is_late:  # the answer may have been cut
         raise TimeoutError
     return b"".join(parts).decode()
 
 
 def _ended(path: Path, error: Exception) -> bool:
-    """A process that was killed leaves its socket behind, which is put away."""
+    """Whether the process has ended; removes the socket that a killed process left."""
     if isinstance(error, FileNotFoundError):
         return True
     if not isinstance(error, OSError) or error.errno != errno.ECONNREFUSED:
@@ -146,7 +146,7 @@ def _ended(path: Path, error: Exception) -> bool:
 
 
 def _is_there(process: int) -> bool:
-    """Maybe another, which has its number now."""
+    """Whether that process exists; its number may have been reused."""
     try:
         os.kill(process, 0)
     except (ProcessLookupError, OverflowError):

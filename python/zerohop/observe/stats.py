@@ -1,4 +1,4 @@
-"""Percentiles of measured times, the same ones everywhere, and how far a median may be trusted."""
+"""Percentiles of measured times, the same everywhere, and the error of a median."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def percentiles(samples: Sequence[float] | npt.NDArray[np.float64]) -> dict[str,
 
 
 def median_error(samples: Sequence[float] | npt.NDArray[np.float64]) -> float:
-    """Standard error of their median, from their median distance to it: outliers weigh little.
+    """Standard error of their median, from the median absolute deviation: outliers weigh little.
 
-    As for a normal distribution, of which 1.4826 times that distance is the standard deviation, and whose
-    median scatters sqrt(pi / 2) times as much as its mean.
+    As for a normal distribution, whose standard deviation is 1.4826 times that deviation, and whose
+    median has sqrt(pi / 2) times the standard error of the mean.
     """
     values = np.asarray(samples)
     distance = float(np.median(np.abs(values - np.median(values))))

@@ -1,4 +1,4 @@
-"""The table, for a terminal or for what reads a pipe."""
+"""The table, for a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 NOBODY = (
-    "no process of this user tells its counters on this host: start it with ZEROHOP_METRICS=local, or name the "
+    "no process of this user serves its counters on this host: start it with ZEROHOP_METRICS=local, or name the "
     "address of one that serves them on a port"
 )
 _TITLES = (
     *("process", "endpoint", "peer", "route", "device", "ops/s", "out/s", "in/s", "notes/s"),
     *("now", "p50", "p99", "errors"),
 )
-_WORDS = 5  # columns of text, aligned to the left; the others hold numbers
-_LONGEST = 24  # characters of a name that are shown
+_WORDS = 5  # columns of text, aligned left; the others hold numbers
+_LONGEST = 24  # characters shown of a name
 
 
 class Watch:
-    """What is asked again and again; no sources: those that are found each time."""
+    """Samples sources repeatedly; no sources: those found each time."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
         self._sources = list(sources)
@@ -35,11 +35,11 @@ class Watch:
 
     @property
     def is_answered(self) -> bool:
-        """By anybody, at the last look."""
+        """Whether any source answered last time."""
         return bool(self._before)
 
     def look(self) -> tuple[list[Row], list[str]]:
-        """Busiest first, and what is wrong with whom."""
+        """The rows, busiest first, and the troubles by source."""
         answers = ask_all(self._sources or local_sources())
         rows: list[Row] = []
         troubles: list[str] = []
@@ -56,24 +56,24 @@ class Watch:
 
 
 def run(sources: Sequence[Source], interval: float, once: bool) -> bool:
-    """Until it is interrupted, or once: then whether anybody has answered.
+    """Shows the table until interrupted, or once; then returns whether any source answered.
 
-    Through a pipe what is wrong is told when it changes, and while nobody answers nothing else.
+    Into a pipe troubles are printed when they change, and nothing else while no source answers.
     """
     watch = Watch(sources)
     watch.look()
     if not once and sys.stdout.isatty():
         _run_live(watch, interval)
         return True
-    told: list[str] = []
+    shown: list[str] = []
     while True:
         time.sleep(interval)
         rows, troubles = watch.look()
-        if watch.is_answered or troubles != told:
+        if watch.is_answered or troubles != shown:
             print(plain(rows), end="\n" if once else "\n\n", flush=True)
-        for trouble in troubles if troubles != told else ():
+        for trouble in troubles if troubles != shown else ():
             print(trouble, file=sys.stderr, flush=True)
-        told = troubles
+        shown = troubles
         if once:
             return watch.is_answered
 
@@ -93,18 +93,18 @@ def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
     from rich.text import Text
 
     table = Table(title="zerohop top", box=None, padding=(0, 1, 0, 0), expand=True)
-    for place, title in enumerate(_TITLES):  # where the terminal is narrow, names give way
+    for place, title in enumerate(_TITLES):  # in a narrow terminal names are cut
         word = place < _WORDS
         table.add_column(
             title, justify="left" if word else "right", no_wrap=not word, overflow="fold"
         )
-    for row in rows:  # Text: names are no markup
+    for row in rows:  # Text: names are not markup
         table.add_row(*map(Text, _cells(row)), style="red" if row.failures else "")
     return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
 
 
 def plain(rows: Sequence[Row]) -> str:
-    """Columns of one width each, with a line of titles."""
+    """Aligned columns with a line of titles."""
     lines = [_TITLES, *map(_cells, rows)]
     widths = [max(len(line[place]) for line in lines) for place in range(len(_TITLES))]
     text = []
@@ -139,7 +139,7 @@ def _names(row: Row) -> tuple[str, ...]:
 
 
 def _shown(text: str, most: int) -> str:
-    """What another process has sent moves no cursor; and an empty cell would shift the others."""
+    """Makes foreign text harmless: it must not move the cursor, and an empty cell would shift the others."""
     bare = "".join(each if each.isprintable() else "?" for each in text) or "-"
     return bare if len(bare) <= most else bare[: most - 1] + "~"
 

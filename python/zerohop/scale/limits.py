@@ -1,4 +1,4 @@
-"""What a host, a process and an adapter allow, and at how many Peers of a rank that is used up."""
+"""The limits of a host, a process and an adapter, and the number of Peers of a rank that reaches each."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from zerohop.doctor.host import CAP_IPC_LOCK, Host
 from zerohop.scale.model import Job, Weight, weigh
 
 UNLIMITED = 1 << 62
-_MANY = 1 << 40  # Peers: whoever has room for so many has room for all
+_MANY = 1 << 40  # Peers: stands for no limit
 
-# A ConnectX-5 as ibv_devinfo shows it (openucx/ucx issue 9830); on soft0: cpp/softhca/device.hpp.
+# A ConnectX-5 in ibv_devinfo (openucx/ucx issue 9830); soft0: cpp/softhca/device.hpp.
 _QUEUE_PAIRS = {"mlx5": 262_144, "soft0": 1 << 20}
 _COMPLETIONS = {"mlx5": 4_194_303, "soft0": 1 << 20}
 _REGIONS = {"mlx5": 16_777_216, "soft0": (1 << 31) - 1}
-# Connections at which a ConnectX-5 did half the reads a second of a few: their state, some 375 B of each, no longer fits
-# the adapter's cache (Kalia et al., Datacenter RPCs can be General and Fast, NSDI 2019). UCX leaves RC from 256 on
+# Connections at which a ConnectX-5 did half the reads a second of a few: their state, about 375 B each, no longer fits
+# into the adapter's cache (Kalia et al., Datacenter RPCs can be General and Fast, NSDI 2019). UCX stops using RC at 256
 # (UCX_RC_MAX_NUM_EPS, openucx/ucx pull request 3944).
 _CACHED = 5000
 
 
 @dataclass(frozen=True)
 class System:
-    """What it lets a process have. The defaults are those of most distributions, on a host of 512 GiB."""
+    """The limits of a process. The defaults are those of most distributions, on a host with 512 GiB."""
 
-    descriptors: int = 1024  # RLIMIT_NOFILE, as shells have it
-    pinned_nbytes: int = 8 << 20  # RLIMIT_MEMLOCK, from Linux 5.16 on
+    descriptors: int = 1024  # RLIMIT_NOFILE, as in shells
+    pinned_nbytes: int = 8 << 20  # RLIMIT_MEMLOCK, since Linux 5.16
     maps: int = 65_530  # vm.max_map_count
     host_nbytes: int = 512 << 30
 
     @classmethod
     def here(cls) -> System:
-        """As this process has it now. CAP_IPC_LOCK lifts the limit of pinned memory."""
+        """The limits of this process now. With CAP_IPC_LOCK pinned memory has no limit."""
         host = Host()
         pinned = host.ask_memlock()
         lifted = pinned is None or host.capable(CAP_IPC_LOCK)
@@ -51,7 +51,7 @@ class System:
 
 @dataclass(frozen=True)
 class Limit:
-    """peers: of a rank, as many as fit. needed: those of the job. breaks: whether more fail, or are only slower."""
+    """peers: the most Peers of a rank. needed: those of the job. breaks: whether more fail, or are only slower."""
 
     what: str
     most: int
@@ -66,7 +66,7 @@ class Limit:
 
 
 def limits(job: Job, system: System | None = None) -> list[Limit]:
-    """Those that the job meets with the fewest Peers first."""
+    """The limits, those reached with the fewest Peers first."""
     return sorted(_limits(job, system or System()), key=lambda limit: limit.peers)
 
 
@@ -80,7 +80,7 @@ def _limits(job: Job, system: System) -> Iterator[Limit]:
         shared: tuple[int, int] = (1, 1),
         breaks: bool = True,
     ) -> Limit:
-        """shared: among how many ranks, and how many there are of what has the limit."""
+        """shared: the number of ranks that share the limit, and the number of resources with it."""
         sharers, owners = shared
 
         def is_too_much(peers: int) -> bool:
@@ -109,7 +109,7 @@ def _limits(job: Job, system: System) -> Iterator[Limit]:
             "queue pairs in an adapter's cache",
             _CACHED,
             lambda rank: rank.queue_pairs,
-            "more adapters, each for the ranks near it; fewer Peers: reach others by a rank of their host",
+            "more adapters, each for the ranks near it; fewer Peers: reach others through a rank of their host",
             shared=of_adapter,
             breaks=False,
         )
@@ -143,14 +143,14 @@ def _limits(job: Job, system: System) -> Iterator[Limit]:
         "memory regions of a device (max_mr)",
         _REGIONS[job.on],
         lambda rank: rank.memory_regions,
-        "fewer registered arrays: larger ones, sliced",
+        "fewer registered arrays: use slices of larger ones",
         shared=of_adapter,
     )
     yield limit(
         "heartbeats by one thread, its time",
         1,
         lambda rank: rank.idle_cpu,
-        "fewer Peers: reach others by a rank of their host",
+        "fewer Peers: reach others through a rank of their host",
     )
     yield Limit(
         "ranks that collectives serve",

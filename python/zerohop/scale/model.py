@@ -1,7 +1,7 @@
-"""What one rank of a job takes of its host and its adapter, and how many Peers fit: a model, by counts.
+"""A model of the resources that one rank of a job uses on its host and its adapter.
 
-Constants say where they come from: counted in the code, measured on soft0 (tests/contract/test_scale_model.py holds the model
-against measurement), read from the driver's source, or published. No adapter was measured.
+Each constant has its source: counted in the code, measured on soft0 (tests/contract/test_scale_model.py compares the model
+with measurements), read from the driver's source, or published. No adapter was measured.
 """
 
 from __future__ import annotations
@@ -13,38 +13,39 @@ from zerohop._endpoint.knobs import KNOBS
 _DEFAULT = {knob.name: knob.default for knob in KNOBS}
 
 # --- counted in the code ---
-_HEADER = 32  # bytes in front of the payload of a message (cpp/engine/path/message.hpp)
+_HEADER = 32  # bytes before the payload of a message (cpp/engine/path/message.hpp)
 _CREDITS = 5  # receive requests for credits (MessageWindow)
 _RECEIVES = 512  # messages of the shared receive queue of a rail, at most (ReceivePool)
 _SENDS = 16  # buffers in a block of the SendPool
 _RESERVE = 2  # send requests for credits (VerbsPath)
 _SEND_SGE = 16  # scatter/gather elements of a send request (QueuePairOptions)
-_REGIONS = 1  # of a queue pair: the results of atomics
+_REGIONS = 1  # per queue pair: the results of atomics
 _WORD = 8
-_HEARTBEATS = 2  # a second and Peer: one goes out, one comes in
+_HEARTBEATS = 2  # per second and Peer: one out, one in
 
 # --- measured: 200 Peers of one Endpoint on soft0, x86-64, glibc 2.36 ---
-_PEER = 8_000  # bytes of RAM that an idle Peer takes besides what follows
+_PEER = 8_000  # bytes of RAM of an idle Peer besides the following
 _QUEUE_PAIR = 8_500  # ... on each rail
-_SOFT_USED = 6_000  # ... on each rail of soft0 once messages have gone both ways
+_SOFT_USED = 6_000  # ... on each rail of soft0 after messages in both directions
 _SOFT_DESCRIPTORS = 2  # the control connection, and that of the queue pair
-_CONNECT_S = 1.25e-3  # one Peer after the other, both ends on one host of two cores
-_IDLE_S = 25e-6  # of a core, each second, for the heartbeats of an idle Peer
-_ALONE = {"descriptors": 18, "maps": 180, "nbytes": 26_000_000}  # of a process with an Endpoint
+_CONNECT_S = 1.25e-3  # one Peer after the other, both ends on one host with two cores
+_IDLE_S = 25e-6  # of a core, per second, for the heartbeats of an idle Peer
+_ALONE = {"descriptors": 18, "maps": 180, "nbytes": 26_000_000}  # a process with an Endpoint
 
-# --- of mlx5: rdma-core, providers/mlx5/verbs.c, mlx5_calc_sq_size() and mlx5_calc_rq_size() ---
+# --- mlx5: rdma-core, providers/mlx5/verbs.c, mlx5_calc_sq_size() and mlx5_calc_rq_size() ---
 _WQE_FIXED = 192  # bytes of a send request besides its elements
 _ELEMENT = 16
-_BLOCK = 64  # of which requests take whole ones
+_BLOCK = 64  # requests take whole blocks
 _CQE = 64
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is asked about.
+    """The job to model.
 
-    ranks: of the World. peers: of each rank, as many as it ever uses; None: all others. per_host: ranks of one host. rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
-    memories: arrays that a rank has registered. The others: as of Endpoint.
+    ranks: of the World. peers: of each rank, as many as it uses; None: all others. per_host: ranks on one host.
+    rails: devices of an Endpoint. adapters: of a host, which its ranks share evenly. on: "soft0" or "mlx5".
+    memories: arrays that a rank has registered. The others: as in Endpoint.
     """
 
     ranks: int
@@ -60,19 +61,19 @@ class Job:
 
     @property
     def degree(self) -> int:
-        """Peers of a rank."""
+        """The number of Peers of a rank."""
         others = self.ranks - 1
         return others if self.peers is None else min(self.peers, others)
 
 
 @dataclass(frozen=True)
 class Weight:
-    """Of one rank with all its Peers, and of its adapter.
+    """The resources of one rank with all its Peers, and of its adapter.
 
-    idle_nbytes: of RAM, while nobody has sent a message; resident_nbytes: once each buffer was used; pinned_nbytes: of
-    both that may not be paged out.
+    idle_nbytes: RAM, while nobody has sent a message; resident_nbytes: once each buffer was used; pinned_nbytes: the part
+    of both that cannot be paged out.
     completions: entries of the completion queue of a rail. connect_s: seconds for all Peers, one after the other;
-    None: not measured. idle_cpu: of a core, for heartbeats. maps: at most, as neighbouring ones become one.
+    None: not measured. idle_cpu: part of a core, for heartbeats. maps: at most, as neighbouring ones are merged.
     adapter_queue_pairs: of all ranks that share one.
     """
 
@@ -97,7 +98,7 @@ def _power_of_two(number: int) -> int:
 
 
 def receive_blocks(job: Job) -> int:
-    """Of the shared receive queue of a rail: one for each of the first Peers, with room for all that it may send."""
+    """Blocks of the shared receive queue of a rail: one for each of the first Peers, with room for all its messages."""
     return min(job.degree, max(1, _RECEIVES // (job.message_slots + _CREDITS)))
 
 
@@ -106,7 +107,7 @@ def message_nbytes(job: Job, buffers: int) -> int:
 
 
 def registered_nbytes(job: Job) -> int:
-    """Of a rail, before anything was sent: buffers for messages that arrive, and words for results of atomics."""
+    """Per rail, before anything was sent: receive buffers, and words for the results of atomics."""
     receives = receive_blocks(job) * (job.message_slots + _CREDITS)
     words = job.degree * _WORD * (job.send_depth + _RESERVE)
     return message_nbytes(job, receives) + words
@@ -119,21 +120,21 @@ def completions(job: Job) -> int:
 
 
 def queue_nbytes(job: Job) -> int:
-    """Of the send queues of a rail and its completion queue, as mlx5 lays them out."""
+    """Per rail: the send queues and the completion queue, in the layout of mlx5."""
     request = -(-(_WQE_FIXED + _ELEMENT * _SEND_SGE) // _BLOCK) * _BLOCK
     sends = _power_of_two((job.send_depth + _RESERVE) * request)
     return job.degree * sends + completions(job) * _CQE
 
 
 def weigh(job: Job) -> Weight:
-    """Of a rank that has used all its Peers."""
+    """The resources of a rank that has used all its Peers."""
     peers, soft = job.degree, job.on == "soft0"
     pairs = peers * job.rails
     registered = job.rails * registered_nbytes(job)
     pinned = 0 if soft else registered + job.rails * queue_nbytes(job)
     idle = _ALONE["nbytes"] + peers * (_PEER + job.rails * _QUEUE_PAIR) + pinned
     used = registered + message_nbytes(job, _SENDS) + pairs * _SOFT_USED
-    on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # of a queue pair
+    on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # per queue pair
     blocks = job.rails * receive_blocks(job)
     return Weight(
         peers=peers,

@@ -1,4 +1,4 @@
-"""What `zerohop scale` prints: what a rank takes, and which limits it meets, for jobs of several sizes."""
+"""The output of `zerohop scale`: the resources of a rank, and the limits it meets, for jobs of several sizes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
     ("registered for messages", "registered_nbytes", human_bytes),
     ("pinned, with queues", "pinned_nbytes", human_bytes),
     ("RAM while idle", "idle_nbytes", human_bytes),
-    ("RAM once all was used", "resident_nbytes", human_bytes),
+    ("RAM after all buffers were used", "resident_nbytes", human_bytes),
     ("descriptors", "descriptors", _count),
     ("mappings", "maps", _count),
     ("completion queue entries", "completions", _count),
@@ -42,7 +42,7 @@ _ROWS: tuple[tuple[str, str, Callable[[Any], str]], ...] = (
 
 
 def as_dict(jobs: Sequence[Job], system: System) -> list[dict[str, Any]]:
-    """For programs: numbers of bytes and seconds."""
+    """For programs: numbers in bytes and seconds."""
     return [
         {
             "job": asdict(job),
@@ -54,10 +54,10 @@ def as_dict(jobs: Sequence[Job], system: System) -> list[dict[str, Any]]:
 
 
 def print_scale(jobs: Sequence[Job], system: System, console: Console) -> None:
-    """jobs: the same, but for the number of their ranks."""
+    """jobs: equal except for the number of ranks."""
     found = [limits(job, system) for job in jobs]
     tables = [_rank_table(jobs), _limit_table(jobs, found)]
-    # A table wider than the window is wrapped by the window rather than squeezed to illegibility.
+    # Let the terminal wrap a table that is too wide, instead of squeezing it.
     unbounded = console.options.update(width=10_000)
     widest = max(console.measure(table, options=unbounded).maximum for table in tables)
     console.width = max(console.width, widest)
@@ -66,7 +66,7 @@ def print_scale(jobs: Sequence[Job], system: System, console: Console) -> None:
     for each in zip(*found, strict=True):
         if not all(limit.holds for limit in each):
             console.print(f"{each[0].what}: {each[0].remedy}", soft_wrap=True)
-    console.print("\nA model: soft0 was measured, no adapter was. help(zerohop.scale) has more.")
+    console.print("\nA model: soft0 was measured, adapters were not. help(zerohop.scale) has more.")
 
 
 def _table(title: str, *columns: str) -> Table:
@@ -85,7 +85,7 @@ def _rank_table(jobs: Sequence[Job]) -> Table:
 
 
 def _limit_table(jobs: Sequence[Job], found: Sequence[Sequence[Limit]]) -> Table:
-    """How many Peers fit does not depend on how many ranks there are, nor then does the order."""
+    """The number of Peers that fit, and so the order, does not depend on the number of ranks."""
     columns = ("limit", "most", "Peers that fit", *(f"{job.ranks:,} ranks" for job in jobs))
     table = _table("Limits of a rank, the lowest first", *columns)
     for each in zip(*found, strict=True):

@@ -1,4 +1,4 @@
-"""What this machine is made of, and how far apart its devices are.
+"""The topology of this machine: its devices, and the distances between them.
 
 >>> import zerohop as zh
 >>> machine = zh.topology()

@@ -1,4 +1,4 @@
-"""What lies between two GPUs of this machine, in words that follow "from one to the other"."""
+"""The link between two GPUs of this machine, as a text that continues "from one to the other"."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from zerohop.topology.topology import Topology, topology
 
 @cache
 def between(near: str, far: str) -> str:
-    """As describe(), of this machine as it was when first asked; the core asks it for Route.reason."""
+    """As describe(), for this machine at the first call; the core calls it for Route.reason."""
     return describe(topology(), near, far)
 
 
 def describe(machine: Topology, near: str, far: str) -> str:
-    """ " over 18 NVLinks (about 478 GB/s each way)", " over PCIe (...)", or why that is not known.
+    """ " over 18 NVLinks (about 478 GB/s each way)", " over PCIe (...)", or why it is unknown.
 
-    near, far: PCI addresses, as "0000:3b:00.0".
+    near, far: PCI addresses, such as "0000:3b:00.0".
     """
     gpus = {gpu.pci.address: gpu for gpu in machine.gpus}
     one, other = gpus.get(near), gpus.get(far)
     if one is None or other is None:
-        return " (over which link is not known: /sys does not show both GPUs)"
+        return " (over an unknown link: /sys does not show both GPUs)"
     count = machine.nvlinks.get(frozenset((one.name, other.name)), 0)
     if count:
         return f" over {count} NVLink{'s' * (count > 1)}{_speed(one, other, count)}"
@@ -34,7 +34,7 @@ def describe(machine: Topology, near: str, far: str) -> str:
 
 
 def _speed(one: Gpu, other: Gpu, count: int) -> str:
-    """The links of both ends run at the speed of the slower one."""
+    """Both ends run at the speed of the slower link."""
     nvml = load_nvml()
     if isinstance(nvml, str):
         return ""

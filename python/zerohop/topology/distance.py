@@ -1,4 +1,4 @@
-"""How far two devices are apart, named as `nvidia-smi topo -m` names it."""
+"""The distance of two devices, in the terms of `nvidia-smi topo -m`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LEGEND = {
     "NV#": "# NVLinks, directly or through NVSwitches",
     "PIX": "one PCIe switch or bridge",
     "PXB": "several PCIe switches, no host bridge",
-    "PHB": "a PCIe host bridge, that is the CPU",
+    "PHB": "a PCIe host bridge, that is, the CPU",
     "NODE": "host bridges of one NUMA node",
     "SYS": "the link between NUMA nodes, or unknown",
 }
@@ -33,7 +33,7 @@ LEGEND = {
 def pci_distance(a: PciDevice | None, b: PciDevice | None, numa_nodes: int) -> Distance:
     """Distance over PCIe. A device that is not on a PCI bus (rxe0) is SYS from everything.
 
-    numa_nodes: how many nodes the machine has; with one, devices that tell no node share it.
+    numa_nodes: number of nodes of the machine; if there is one, devices without a node belong to it.
     """
     if a is None or b is None:
         return Distance.SYS
@@ -47,6 +47,6 @@ def pci_distance(a: PciDevice | None, b: PciDevice | None, numa_nodes: int) -> D
         return Distance.NODE if same_node else Distance.SYS
     if shared == 1:  # only the host bridge
         return Distance.PHB
-    # Below its upstream port, which both share, one switch has a downstream port and the device.
+    # Below the shared upstream port a single switch has a downstream port and the device.
     below = max(len(a.path), len(b.path)) - shared
     return Distance.PIX if below <= 2 else Distance.PXB

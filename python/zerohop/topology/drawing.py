@@ -1,8 +1,8 @@
-"""A Topology as an SVG drawing: GPUs above, RDMA devices below, both on the PCIe tree they share.
+"""A Topology as an SVG drawing: GPUs above, RDMA devices below, both on the shared PCIe tree.
 
 Every device is a box in the column of its NUMA node. Boxes on one bar share a PCIe switch or host
-bridge (PIX, PXB or PHB); a line above joins GPUs by NVLink. Grey, dashed boxes have no active port. Text has the colour
-of what is around the drawing, and boxes are tinted glass: it reads on light and on dark.
+bridge (PIX, PXB or PHB); a line above joins GPUs by NVLink. Grey, dashed boxes have no active port. Text inherits
+its colour, and boxes are translucent: the drawing is readable on light and dark backgrounds.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Group:
 
 @dataclass
 class Node:
-    """A NUMA node, or the devices of which none is known."""
+    """A NUMA node, or the devices without a known node."""
 
     title: str
     groups: dict[str, Group] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def draw(
     gpus = [device for device, _ in placed if isinstance(device, Gpu)]
     count = _links_of_each_pair(gpus, nvlinks)
     parts: list[str] = []
-    centers: dict[str, int] = {}  # of each GPU
+    centers: dict[str, int] = {}  # by GPU
     above = PAD
     if nvlinks:
         above += BAR + GAP if count else round(1.5 * _rise(len(gpus) - 1))
@@ -92,7 +92,7 @@ def draw(
 
 def _nodes(placed: Sequence[tuple[Gpu | RdmaDevice, int]], numa: Sequence[NumaNode]) -> list[Node]:
     known = {node.number: Node(_node_title(node)) for node in numa}
-    unknown = Node("NUMA node not told")
+    unknown = Node("NUMA node unknown")
     for device, number in placed:
         node = known.get(number, unknown)
         group = _group_of(device, node)
@@ -108,7 +108,7 @@ def _node_title(node: NumaNode) -> str:
 
 
 def _group_of(device: Gpu | RdmaDevice, node: Node) -> Group:
-    """Below one root port lies one tree of switches; without switches the host bridge is shared."""
+    """Devices below one root port share a tree of switches; without switches they share the host bridge."""
     if device.pci is None:
         key, title = "software", "no PCI device"
     elif len(device.pci.bridges) > 1:
@@ -133,7 +133,7 @@ def _group(group: Group, x: int, y: int, gpu_row: bool, centers: dict[str, int])
 
 
 def _columns(group: Group, x: int, count: int) -> list[int]:
-    """Where `count` boxes begin that stand in the middle of the group."""
+    """The x positions of `count` boxes, centered in the group."""
     indent = (group.width - count * (CELL + GAP) + GAP) // 2
     return [x + indent + index * (CELL + GAP) for index in range(count)]
 
@@ -161,18 +161,18 @@ def _device(device: Gpu | RdmaDevice, x: int, y: int) -> str:
 
 
 def _links_of_each_pair(gpus: Sequence[Gpu], nvlinks: Links) -> int:
-    """How many NVLinks join every pair of GPUs; 0 when pairs differ."""
+    """The number of NVLinks between every pair of GPUs; 0 if pairs differ."""
     counts = {nvlinks.get(frozenset((a.name, b.name)), 0) for a, b in combinations(gpus, 2)}
     return counts.pop() if len(counts) == 1 else 0
 
 
 def _rise(span: int) -> int:
-    """How high the curve between two GPUs goes that have span - 1 others between them."""
+    """The height of the curve between two GPUs with span - 1 others between them."""
     return 16 + 8 * span
 
 
 def _links(each: int, nvlinks: Links, centers: dict[str, int], above: int) -> list[str]:
-    """each: how many join every pair; 0 when pairs differ."""
+    """each: number of links of every pair; 0 if pairs differ."""
     top = above + PAD  # of the boxes
     if each:
         left, right = min(centers.values()), max(centers.values())
@@ -195,7 +195,7 @@ def _links(each: int, nvlinks: Links, centers: dict[str, int], above: int) -> li
 
 
 def _fit(text: str, width: int, letter: int = 6) -> str:
-    """Cuts a text that would leave its box; `letter` is the width of one, in pixels."""
+    """Cuts a text to the width of its box; `letter` is the width of a letter, in pixels."""
     room = max(3, width // letter)
     return text if len(text) <= room else text[: room - 1] + "…"
 

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, by PCI bus order as nvidia-smi counts them, and the ordinals that CUDA gives them."""
+"""NVIDIA GPUs, in PCI bus order like nvidia-smi, and their CUDA ordinals."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _gpu(name: str, device: PciDevice, proc: Tree) -> Gpu:
 
 
 def cuda_order(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[list[Gpu], str]:
-    """The GPUs as cuda:0, cuda:1, ... of a process with this environment, and why that is unknown.
+    """The GPUs in the order of cuda:0, cuda:1, ... in this environment, and why it is unknown.
 
     CUDA counts the fastest GPU first unless CUDA_DEVICE_ORDER=PCI_BUS_ID; equal ones stay in bus
-    order. CUDA itself is not asked: initialising it would forbid the process to fork afterwards.
+    order. CUDA itself is not queried: a process must not fork after initialising it.
     """
     by_bus = environ.get("CUDA_DEVICE_ORDER") == "PCI_BUS_ID"
     if not by_bus and len({gpu.pci.product for gpu in gpus}) > 1:
@@ -55,7 +55,7 @@ def cuda_order(gpus: Sequence[Gpu], environ: Mapping[str, str]) -> tuple[list[Gp
     chosen: list[Gpu] = []
     for word in visible.split(","):
         match = _named(gpus, word.strip())
-        if match is None or match in chosen:  # CUDA ignores everything behind an invalid entry
+        if match is None or match in chosen:  # CUDA ignores everything after an invalid entry
             break
         chosen.append(match)
     return chosen, ""

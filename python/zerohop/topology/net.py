@@ -1,4 +1,4 @@
-"""Network devices, from /sys/class/net: what soft0 can run on."""
+"""Network devices, from /sys/class/net: soft0 can run on these."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from zerohop.topology.tree import Tree
 @dataclass(frozen=True)
 class NetDevice:
     name: str  # "eth0"
-    state: str  # "up", "down", "unknown" (loopback and dummies never tell)
+    state: str  # "up", "down", "unknown" (loopback and dummy devices)
     mtu: int
-    mbps: int  # 0 when unknown
+    mbps: int  # 0 if unknown
     pci: PciDevice | None
 
     @property

@@ -10,10 +10,10 @@ from zerohop.topology.tree import Tree
 @dataclass(frozen=True)
 class NumaNode:
     number: int
-    cpus: str  # "0-27,56-83"; empty for a node of memory alone
+    cpus: str  # "0-27,56-83"; empty for a node with only memory
     distances: tuple[
         int, ...
-    ]  # to each node in the order of their numbers; 10 is itself (ACPI SLIT)
+    ]  # to each node in the order of their numbers; 10 is the node itself (ACPI SLIT)
 
 
 def read_numa_nodes(tree: Tree) -> list[NumaNode]:

@@ -1,4 +1,4 @@
-"""NVLinks between GPUs, through NVML when the package nvidia-ml-py and the driver are there."""
+"""NVLinks between GPUs, through NVML if the package nvidia-ml-py and the driver are installed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from zerohop.topology.gpu import Gpu
 
-Links = dict[frozenset[str], int]  # how many NVLinks join a pair of GPUs, by their names
+Links = dict[frozenset[str], int]  # number of NVLinks between a pair of GPUs, by their names
 
 
 def load_nvml() -> ModuleType | str:
-    """The module of NVML's Python binding, or the sentence that says why there is none."""
+    """The module of NVML's Python binding, or the reason why there is none."""
     try:
         return importlib.import_module("pynvml")
     except ImportError:
@@ -21,7 +21,7 @@ def load_nvml() -> ModuleType | str:
 
 
 def read_nvlinks(gpus: Sequence[Gpu], nvml: ModuleType | str) -> tuple[Links, str]:
-    """NVLinks of every pair, and why some are unknown ("" when all are known)."""
+    """NVLinks of every pair, and why some are unknown ("" if all are known)."""
     if len(gpus) < 2:
         return {}, ""
     if isinstance(nvml, str):
@@ -39,7 +39,7 @@ def read_nvlinks(gpus: Sequence[Gpu], nvml: ModuleType | str) -> tuple[Links, st
 
 
 def _links(gpus: Sequence[Gpu], nvml: Any) -> Links:
-    """Links to a GPU by its address. Those to a switch reach every GPU that has some as well."""
+    """Links to a GPU are identified by its address. Links to a switch reach every GPU with links to a switch."""
     names = {gpu.pci.address: gpu.name for gpu in gpus}
     direct: Links = {}
     switched: dict[str, int] = {}
@@ -59,7 +59,7 @@ def _links(gpus: Sequence[Gpu], nvml: Any) -> Links:
 
 
 def _remotes(handle: Any, nvml: Any) -> list[str]:
-    """For each active NVLink of a GPU, the PCI address at its other end ("" when hidden)."""
+    """For each active NVLink of a GPU, the PCI address at its other end ("" if hidden)."""
     remotes = []
     for link in range(nvml.NVML_NVLINK_MAX_LINKS):
         try:
@@ -82,7 +82,7 @@ def _address(bus_id: bytes | str) -> str:
 
 
 def read_speed(gpu: Gpu, nvml: Any) -> float:
-    """What one NVLink of that GPU carries each way, in GB/s; 0.0 where NVML does not tell."""
+    """The bandwidth of one NVLink of that GPU each way, in GB/s; 0.0 if NVML does not report it."""
     try:
         nvml.nvmlInit()
     except nvml.NVMLError:

@@ -1,4 +1,4 @@
-"""PCI devices and where they hang: /sys/bus/pci/devices and the tree /sys/devices/pci*."""
+"""PCI devices and their place:  /sys/bus/pci/devices and the tree /sys/devices/pci*."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ class PciDevice:
     vendor: int
     product: int
     kind: int  # class code without the interface: 0x0302
-    numa: int  # -1 when the firmware does not tell
-    driver: str | None  # of the kernel: "nvidia", "mlx5_core"
+    numa: int  # -1 if the firmware does not report it
+    driver: str | None  # kernel driver: "nvidia", "mlx5_core"
 
     @property
     def bridges(self) -> tuple[str, ...]:
-        """Addresses of the bridges above it, the root port first."""
+        """Addresses of the bridges above it, root port first."""
         return self.path[1:-1]
 
 
 def read_pci_device(tree: Tree, link: str) -> PciDevice | None:
-    """The PCI device that a link of sysfs leads to; None for one that is not on a PCI bus.
+    """The PCI device that a link of sysfs leads to; None if it is not on a PCI bus.
 
     A device below a PCI device, such as a virtio network device, counts as that PCI device.
     """

@@ -21,7 +21,7 @@ class Gid:
 
     @property
     def routable(self) -> bool:
-        """Whether it leaves the local network: an IPv4-mapped or a global address."""
+        """Whether it is routed beyond the local network: an IPv4-mapped or a global address."""
         return not self.value.is_link_local
 
 
@@ -30,7 +30,7 @@ class Port:
     number: int
     state: str  # "ACTIVE", "DOWN", "INIT", "ARMED"
     link_layer: str  # "InfiniBand" or "Ethernet"
-    gbps: float  # line rate in Gbit/s, 0 when unknown
+    gbps: float  # line rate in Gbit/s, 0 if unknown
     lid: int
     gids: tuple[Gid, ...]
 
@@ -111,7 +111,7 @@ def _gid(tree: Tree, port: str, index: str) -> Gid | None:
 
 
 def _word(text: str | None) -> str:
-    """The name in "4: ACTIVE"."""
+    """The word in "4: ACTIVE"."""
     return (text or "unknown").rpartition(":")[2].strip()
 
 

@@ -1,4 +1,4 @@
-"""What `zerohop topo` prints: the matrix, the devices, the legend."""
+"""The output of `zerohop topo`: the matrix, the devices, the legend."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ STYLES = {
     "SYS": "red",
 }
 
-SHOWN = 3  # addresses of a port; containers give it dozens
+SHOWN = 3  # addresses shown per port; in containers there are dozens
 
 
 def print_topology(topology: Topology, console: Console) -> None:
@@ -30,13 +30,13 @@ def print_topology(topology: Topology, console: Console) -> None:
     if topology.rdma:
         parts.append(_ports(topology))
     else:
-        parts.append("No RDMA device: soft0, over a network device below, carries everything.")
+        parts.append("No RDMA device: use soft0, over one of the network devices below.")
     parts.append(_networks(topology))
     parts.append(_nodes(topology) if topology.numa else topology.numa_text)
     if topology.devices:
         parts.append(_legend(topology))
     parts += [escape(f"note: {note}") for note in topology.notes]
-    # A table wider than the window is wrapped by the window rather than squeezed to illegibility.
+    # Let the terminal wrap a table that is too wide, instead of squeezing it.
     unbounded = console.options.update(width=10_000)
     widest = max(console.measure(part, options=unbounded).maximum for part in parts)
     console.width = max(console.width, widest)
@@ -87,7 +87,7 @@ def _ports(topology: Topology) -> Table:
 
 
 def _addresses(port: Port) -> list[str]:
-    """What peers reach the port by: its LID, and its GIDs that leave the local network."""
+    """The addresses by which peers reach the port: its LID, and its routable GIDs."""
     lid = [f"LID {port.lid}"] if port.lid else []
     routable = {str(g.value.ipv4_mapped or g.value) for g in port.gids if g.routable}
     more = [f"and {len(routable) - SHOWN} more"] if len(routable) > SHOWN else []

@@ -1,4 +1,4 @@
-"""The Topology: GPUs, RDMA and network devices, NUMA nodes, and how far apart they are."""
+"""The Topology: GPUs, RDMA and network devices, NUMA nodes, and their distances."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zerohop.topology.tree import Tree
 
 @dataclass(frozen=True)
 class Topology:
-    """One machine as it was when `zh.topology()` looked; in a notebook it shows itself as a drawing."""
+    """A machine at the time of `zh.topology()`; in a notebook it is shown as a drawing."""
 
     gpus: tuple[Gpu, ...]
     rdma: tuple[RdmaDevice, ...]
@@ -30,11 +30,11 @@ class Topology:
     nvlinks: Links
     cuda: tuple[Gpu, ...]  # in the order of cuda:0, cuda:1, ...
     cuda_reason: str = ""  # why that order is unknown
-    notes: tuple[str, ...] = ()  # what could not be found out, a sentence each
+    notes: tuple[str, ...] = ()  # what could not be determined, one sentence each
 
     @property
     def numa_text(self) -> str:
-        """How many NUMA nodes there are, for messages; a kernel without NUMA shows none."""
+        """The number of NUMA nodes, for messages; a kernel without NUMA shows none."""
         count = len(self.numa)
         return f"{count} NUMA node{'s' * (count > 1)}" if count else "NUMA nodes not known"
 
@@ -46,7 +46,7 @@ class Topology:
     def find(self, device: str | int) -> Gpu | RdmaDevice | NumaNode:
         """A device by its name ("cuda:0", "GPU0", "mlx5_0", a PCI address), or a NUMA node by its number.
 
-        Raises LookupError for one that is not there.
+        Raises LookupError if it does not exist.
         """
         if isinstance(device, int):
             found = [node for node in self.numa if node.number == device]
@@ -68,7 +68,7 @@ class Topology:
         raise LookupError(f"there is no device {device!r}: {why}")
 
     def _choices(self) -> str:
-        """What find() takes, for messages."""
+        """The names that find() takes, for messages."""
         cuda = () if self.cuda_reason else (f"cuda:{ordinal}" for ordinal in range(len(self.cuda)))
         names = [*cuda, *(device.name for device in self.devices)]
         known = (
@@ -77,7 +77,7 @@ class Topology:
         return f"{known}; NUMA nodes: {', '.join(str(node.number) for node in self.numa) or 'not known'}"
 
     def distance(self, a: str | int, b: str | int) -> Distance:
-        """How far two devices, or a device and a NUMA node (NODE or SYS), are apart. Raises as find()."""
+        """The distance of two devices, or of a device and a NUMA node (NODE or SYS). Raises like find()."""
         one, other = self.find(a), self.find(b)
         if one == other:
             return Distance.X
@@ -88,7 +88,7 @@ class Topology:
         return pci_distance(one.pci, other.pci, len(self.numa))
 
     def label(self, a: str | int, b: str | int) -> str:
-        """The distance as the matrix shows it: "PIX", "NV18". Raises as find()."""
+        """The distance as the matrix shows it: "PIX", "NV18". Raises like find()."""
         one, other = self.find(a), self.find(b)
         if isinstance(one, Gpu) and isinstance(other, Gpu):
             count = self.nvlinks.get(frozenset((one.name, other.name)))
@@ -97,7 +97,7 @@ class Topology:
         return self.distance(a, b).name
 
     def node_of(self, device: Gpu | RdmaDevice | NumaNode) -> int:
-        """The number of a device's NUMA node, -1 if unknown. A machine with one node needs no telling."""
+        """The number of a device's NUMA node, -1 if unknown. On a machine with one node it is always known."""
         if isinstance(device, NumaNode):
             return device.number
         if device.numa < 0 and device.pci is not None and len(self.numa) == 1:
@@ -107,12 +107,12 @@ class Topology:
     def nearest(
         self, device: str | int, among: Collection[str] | None = None
     ) -> tuple[RdmaDevice, ...]:
-        """The RDMA devices nearest to a GPU or a NUMA node, best first; empty when none has an active port.
+        """The RDMA devices nearest to a GPU or a NUMA node, best first; empty if none has an active port.
 
-        All are equally near. Faster ones come first; among equally fast ones each GPU starts with
-        another, so that GPUs which share their devices spread over them. iWARP devices are left out:
-        they know no write with immediate and no atomics. among: names of the only ones that count.
-        Raises as find().
+        All have the same distance. Faster ones come first; among equally fast ones each GPU starts with
+        another, so that GPUs which share their devices spread over them. iWARP devices are left out, because
+        they lack write with immediate and atomics. among: names of the only devices to consider.
+        Raises like find().
         """
         start = self.find(device)
         usable = [
@@ -124,9 +124,7 @@ class Topology:
         ]
         ranks = {rdma.name: self._rank(start, rdma) for rdma in usable}
         near = [rdma for rdma in usable if ranks[rdma.name] == min(ranks.values())]
-        near.sort(
-            key=lambda rdma: -rdma.gbps
-        )  # stable: equal ones stay in the order of their names
+        near.sort(key=lambda rdma: -rdma.gbps)  # stable: equal ones stay in the order of names
         fastest = sum(rdma.gbps == near[0].gbps for rdma in near)
         turn = self._turn(start) % fastest if near else 0
         return (*near[turn:fastest], *near[:turn], *near[fastest:])
@@ -142,7 +140,7 @@ class Topology:
         return distance, hops if distance is Distance.SYS else 0
 
     def _turn(self, start: Gpu | RdmaDevice | NumaNode) -> int:
-        """Which of the GPUs that see the RDMA devices from the same distances this one is."""
+        """The index of this GPU among those with the same distances to the RDMA devices."""
         if not isinstance(start, Gpu):
             return 0
 
@@ -153,7 +151,7 @@ class Topology:
         return alike.index(start)
 
     def matrix(self) -> list[list[str]]:
-        """Labels of every pair of `devices`, a row each."""
+        """Labels of every pair of `devices`, row by row."""
         names = [device.name for device in self.devices]
         return [[self.label(a, b) for b in names] for a in names]
 
@@ -248,9 +246,9 @@ def topology(
     """Looks at this machine; needs neither a GPU nor CUDA nor libibverbs.
 
     Args:
-        sys, proc: roots of the trees to read; those of another machine, copied, show that one.
-        environ: where CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER come from. Default: os.environ.
-        nvml: the module to ask for NVLinks, or the reason to ask none. Default: pynvml if it is there.
+        sys, proc: roots of the trees to read; copies from another machine show that machine.
+        environ: has CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. Default: os.environ.
+        nvml: the module to query for NVLinks, or the reason to query none. Default: pynvml if it is installed.
     """
     tree, processes = Tree(sys), Tree(proc)
     gpus = tuple(read_gpus(read_pci_devices(tree), processes))

@@ -1,4 +1,4 @@
-"""The calls of a process group, made by a World of its ranks; named, and with arguments, as torch.distributed makes them."""
+"""The calls of a process group, carried out by a World of its ranks, with the names and arguments of torch.distributed."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch.foreign import torch
 from zerohop.torch.tensors import only, read, written
-from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, told
+from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, named
 from zerohop.world import World
 
-_MOST_TAG = 2**31 - 1  # an int of C++, as PyTorch has it
-_GOODBYE = 2**32 - 1  # a tag that no program has
+_MOST_TAG = 2**31 - 1  # PyTorch uses a C++ int
+_GOODBYE = 2**32 - 1  # a tag that programs cannot use
 
 
 class Calls:
-    """seconds: bound of each, where its options have none."""
+    """seconds: bound of each call without a timeout in its options."""
 
     def __init__(self, world: World, seconds: float) -> None:
         self._world, self.seconds = world, seconds
 
-    # --- of all ranks ---
+    # --- all ranks ---
 
     def broadcast(self, tensors: Sequence[Any], opts: Any) -> Work:
         tensor = only(tensors, "broadcast")
@@ -70,7 +70,7 @@ class Calls:
     def allgather_coalesced(
         self, outputs: Sequence[Sequence[Any]], inputs: Sequence[Any], opts: Any
     ) -> Work:
-        """outputs: of each rank a list of as many tensors as there are inputs."""
+        """outputs: for each rank a list with as many tensors as inputs."""
         pairs = zip(zip(*outputs, strict=True), inputs, strict=True)
         return Works([self.allgather([out], [each], opts) for out, each in pairs], self.seconds)
 
@@ -100,7 +100,7 @@ class Calls:
         rows, size = tensor.shape[0], self._world.size
         if splits and (len(splits) != size or min(splits) < 0 or sum(splits) != rows):
             raise ValueError(
-                f"all_to_all_single: {name} must be {size} numbers, one for each rank, and {rows} together, the rows of the "
+                f"all_to_all_single: {name} must be {size} numbers, one per rank, with the sum {rows}, the rows of the "
                 f"tensor, not {list(splits)}"
             )
         if not splits and rows % size != 0:
@@ -113,7 +113,7 @@ class Calls:
         return self._start(opts, outputs, lambda **how: self._world.all_to_all(out, parts, **how))
 
     def barrier(self, opts: Any) -> Work:
-        """A byte of each for all: behind the collectives before it, as those of NCCL and gloo are."""
+        """All-gathers one byte per rank, so it follows earlier collectives, as with NCCL and gloo."""
         world = self._world
         out = torch.empty(world.size, dtype=torch.uint8, device="cpu")
         own = out[world.rank : world.rank + 1]
@@ -122,19 +122,19 @@ class Calls:
     def _start(
         self, opts: Any, outputs: Sequence[Any], call: Callable[..., Collective], what: str = ""
     ) -> Work:
-        """In this thread if the program waits anyway."""
+        """Runs it in this thread if the program waits anyway."""
         given = opts.timeout.total_seconds()  # negative: none
         seconds = given if given > 0 else self.seconds
         wait = not getattr(opts, "asyncOp", True)
-        collective = told(what, lambda: call(timeout=seconds, wait=wait))
+        collective = named(what, lambda: call(timeout=seconds, wait=wait))
         return CollectiveWork(collective, outputs, seconds, what)
 
-    # As PyTorch before 2.13 names them.
+    # Names before PyTorch 2.13.
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     alltoall_base = all_to_all_single
 
-    # --- of two ranks ---
+    # --- two ranks ---
 
     def send(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = read(only(tensors, "send"))
@@ -155,13 +155,13 @@ class Calls:
         if not 0 <= tag <= _MOST_TAG:
             raise ValueError(f"{message.text}: tags go from 0 to 2**31 - 1")
         if message.rank == self._world.rank:
-            raise ValueError(f"{message.text}: that is this rank itself; copy the tensor")
-        return told(message.text, lambda: self._world.peer(message.rank, self.seconds))
+            raise ValueError(f"{message.text}: this is the rank itself; copy the tensor")
+        return named(message.text, lambda: self._world.peer(message.rank, self.seconds))
 
     def say_goodbye(self, seconds: float) -> None:
-        """Returns when those that this rank has met leave, too, or are lost, or in time.
+        """Returns when the ranks that this one has met leave, too, or are lost, or on timeout.
 
-        Who has received a message may be gone before its sender knows that it has arrived, and would be told of a loss.
+        A receiver may be gone before its sender knows that its message has arrived, and the sender would report a loss.
         """
         deadline, nothing = Deadline(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
         words: list[_core.Transfer] = []
@@ -175,5 +175,5 @@ class Calls:
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
         raise NotImplementedError(
-            "zerohop receives from a rank that is named: say recv(tensor, src=...), or send over a group of gloo beside this one"
+            "zerohop receives only from a named rank: use recv(tensor, src=...), or a second group with gloo"
         )

@@ -1,4 +1,4 @@
-"""What there is of PyTorch."""
+"""The imports from PyTorch."""
 
 from __future__ import annotations
 
@@ -14,4 +14,4 @@ if not dist.is_available():
     raise ImportError("this PyTorch is built without torch.distributed")
 c10d: Any = import_module(
     "torch._C._distributed_c10d"
-)  # all its names, whichever torch.distributed shows
+)  # has all names, even those torch.distributed lacks

@@ -14,17 +14,13 @@ from zerohop.world import World
 
 _NAME = "zerohop"
 _DEVICES = ("cpu", "cuda")
-_OTHERS = ("gloo", "nccl", "mpi", "ucc")  # backends of PyTorch's own
-_GOODBYE = (
-    2.0  # seconds that the others have to leave, too, be it several groups one after the other
-)
-_LEAVE = 10.0  # seconds that what is posted has to arrive when a group is destroyed
-_SHOWN = 8  # global ranks that the name of a group has at most
+_OTHERS = ("gloo", "nccl", "mpi", "ucc")  # PyTorch's own backends
+_GOODBYE = 2.0  # seconds for the others to leave, too, in total over several groups
+_LEAVE = 10.0  # seconds for posted operations to finish when a group is destroyed
+_SHOWN = 8  # most global ranks in the name of a group
 
 
-_together_until = (
-    0.0  # by the monotonic clock: end of the goodbyes that are said one after the other
-)
+_together_until = 0.0  # by the monotonic clock: end of consecutive goodbyes
 
 
 def _left_for_goodbye() -> float:
@@ -36,17 +32,17 @@ def _left_for_goodbye() -> float:
 
 
 class Beside(NamedTuple):
-    """Who serves which type of device. group: has those of other backends; None if there is none."""
+    """The backend of each type of device. group: holds the other backends; None if there are none."""
 
     backends: Mapping[str, str]
     group: Any
 
 
 def creators() -> Iterator[tuple[str, Mapping[str, str], Callable[..., ProcessGroup]]]:
-    """Each string of backends with zerohop in it, who serves which type of device by that, and what makes the group.
+    """Each string of backends with zerohop in it, its backend by type of device, and the group's constructor.
 
     torch.distributed would make the backends of a string one by one, and drop the others for a group that is made in
-    Python. A string that is registered as a whole is left to its creator.
+    Python. It passes a string that is registered as a whole to its creator.
     """
     yield _NAME, *_creator(dict.fromkeys(_DEVICES, _NAME))
     for first, second in (_DEVICES, _DEVICES[::-1]):
@@ -62,10 +58,10 @@ def _creator(backends: Mapping[str, str]) -> tuple[Mapping[str, str], Callable[.
 
 
 def create(backends: Mapping[str, str], options: Any, _: Any = None) -> ProcessGroup:
-    """For torch.distributed, whose options are those of one group. backends: by type of device."""
+    """Called by torch.distributed, with the options of one group. backends: by type of device."""
     store, rank, size = options.store, options.group_rank, options.group_size
     beside = Beside(backends, _others(backends, options))
-    # A store may serve one group after the other: the n-th of each rank is the others' n-th.
+    # A store may serve several groups in turn: the n-th group of one rank is the n-th of all.
     number = store.add(f"zerohop/groups of rank {rank}", 1)
     ranks = list(options.global_ranks_in_group)
     name = f"group {options.group_id}"
@@ -86,7 +82,7 @@ def _others(backends: Mapping[str, str], options: Any) -> Any:
     for device, name in others.items():
         if name not in _MAKERS:
             raise ValueError(
-                f"zerohop shares a group with {' or '.join(_MAKERS)}, not with {name}: make a second one, "
+                f"zerohop can share a group with {' or '.join(_MAKERS)}, not with {name}: make a second one, "
                 f'new_group(backend="{name}")'
             )
         if not dist.is_backend_available(name):
@@ -118,7 +114,7 @@ _MAKERS = {"gloo": _gloo, "nccl": _nccl}
 
 
 def _routed(name: str) -> Callable[..., Any]:
-    """The call of that name, made by the backend that serves the tensors' device."""
+    """The call of that name, passed to the backend of the tensors' device."""
 
     def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
         return getattr(self._serving(args, name), name)(*args, **kwargs)
@@ -128,13 +124,13 @@ def _routed(name: str) -> Callable[..., Any]:
 
 
 def _refused(name: str) -> Callable[..., Any]:
-    """A reduction: of tensors that another backend serves its own."""
+    """A reduction: passed to another backend if that serves the tensors, else refused."""
 
     def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
         other = self._serving(args, name)
         if other is self._calls:
             raise NotImplementedError(
-                f"zerohop has no reductions: it cannot {name} {_type_of(args)} tensors. Reduce by another backend: "
+                f"zerohop has no reductions: it cannot {name} {_type_of(args)} tensors. Use another backend: "
                 'in the same group for another device ("cpu:gloo,cuda:zerohop"), or in a second one, '
                 'new_group(backend="nccl"), or "gloo"'
             )
@@ -156,7 +152,7 @@ def _type_of(args: Any) -> str | None:
 
 
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
-    """What ``init_process_group`` and ``new_group`` make. ``world``: that of its ranks, whose collectives belong to the group."""
+    """Made by ``init_process_group`` and ``new_group``. ``world``: the World of its ranks, whose collectives belong to the group."""
 
     def __init__(self, world: World, seconds: float, beside: Beside) -> None:
         super().__init__(world.rank, world.size)
@@ -176,7 +172,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     send = _routed("send")
     recv = _routed("recv")
     recv_anysource = _routed("recv_anysource")
-    # As PyTorch before 2.13 names them.
+    # Names before PyTorch 2.13.
     _allgather_base = _routed("_allgather_base")
     allgather_into_tensor_coalesced = _routed("allgather_into_tensor_coalesced")
     alltoall_base = _routed("alltoall_base")
@@ -201,9 +197,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if backend is not None:
             return self._beside.group
         served = ", ".join(f"{each}:{by}" for each, by in self._beside.backends.items())
-        raise ValueError(f"{name} of {device} tensors: the group has backends for {served} only")
+        raise ValueError(f"{name} of {device} tensors: the group has backends only for {served}")
 
-    # --- what torch.distributed asks of a group ---
+    # --- called by torch.distributed ---
 
     @property
     def _device_types(self) -> list[Any]:
@@ -217,7 +213,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     supports_splitting = supports_coalescing = supports_time_estimate = False
 
-    # PyTorch keeps both names in backends, which a group that is made in Python has not.
+    # PyTorch keeps both names in backends, which a Python group lacks.
 
     def _set_group_name(self, name: str) -> None:
         self._name = name
@@ -241,13 +237,13 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         return _NAME
 
     def set_timeout(self, timeout: timedelta) -> None:
-        """Of calls from now on."""
+        """Sets the timeout of later calls."""
         self._calls.seconds = timeout.total_seconds()
 
     _set_default_timeout = set_timeout
 
     def shutdown(self) -> None:
-        """Waits a moment for the others to do so. Then they see PeerLost where they still need this rank."""
+        """Waits a moment for the others to shut down, too. After that they get PeerLost if they still need this rank."""
         if self._beside.group is not None:
             self._beside.group.shutdown()
         if not self.world.endpoint.closed:

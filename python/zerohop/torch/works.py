@@ -1,4 +1,4 @@
-"""What calls of torch.distributed return."""
+"""The results of calls of torch.distributed."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from zerohop.torch.foreign import c10d, torch
 
 
 class Work(c10d.Work):  # type: ignore[misc]
-    """outputs: tensors that it writes. seconds: bound of a wait that is given none. Any number of threads may wait."""
+    """outputs: its output tensors. seconds: bound of a wait without a timeout. Any number of threads may wait."""
 
     def __init__(self, outputs: Sequence[Any], seconds: float) -> None:
         super().__init__()
         self._outputs, self._seconds = list(outputs), seconds
 
     def _join(self, seconds: float) -> None:
-        """Returns when it is done. Raises what ended it, and TransferTimeout."""
+        """Returns when it is done. Raises its error, and TransferTimeout."""
         raise NotImplementedError
 
     def is_completed(self) -> bool:
         raise NotImplementedError
 
     def wait(self, timeout: timedelta | None = None) -> bool:
-        """Until the tensors may be used, by any stream. After TransferTimeout it goes on, and may still write."""
+        """Waits until any stream may use the tensors. After TransferTimeout the call continues, and may still write."""
         given = 0.0 if timeout is None else timeout.total_seconds()
         if given > 0:
             self._join(given)
-        else:  # C++ passes 0 for none
+        else:  # C++ passes 0 for no timeout
             self._wait_to_the_end()
         return True
 
@@ -58,7 +58,7 @@ class Work(c10d.Work):  # type: ignore[misc]
         return self._outputs
 
     def get_future(self) -> Any:
-        """Of the outputs. It takes a thread as long as the work is under way."""
+        """A future of the outputs. It uses a thread while the work runs."""
         devices = {tensor.device for tensor in self._outputs if tensor.is_cuda}
         future = torch.futures.Future(devices=list(devices))
 
@@ -77,8 +77,8 @@ class Work(c10d.Work):  # type: ignore[misc]
         return future
 
 
-def told(what: str, call: Callable[[], Any]) -> Any:
-    """Calls; what it raises begins with what it is about, unless that is empty."""
+def named(what: str, call: Callable[[], Any]) -> Any:
+    """Calls it, and prefixes the messages of its errors with `what`, unless that is empty."""
     if not what:
         return call()
     try:
@@ -90,7 +90,7 @@ def told(what: str, call: Callable[[], Any]) -> Any:
 
 
 class CollectiveWork(Work):
-    """what: begins its messages."""
+    """what: prefix of its messages."""
 
     def __init__(
         self, collective: Collective, outputs: Sequence[Any], seconds: float, what: str
@@ -102,28 +102,28 @@ class CollectiveWork(Work):
         return self._collective.done
 
     def _join(self, seconds: float) -> None:
-        told(self._what, lambda: self._collective.wait(seconds))
+        named(self._what, lambda: self._collective.wait(seconds))
 
     def _wait_to_the_end(self) -> None:
-        self._collective.join()  # which ends by the bounds of the calls before it and its own
+        self._collective.join()  # ends by the bounds of earlier calls and its own
         self._join(0.0)
 
 
 class Message:
-    """Of one rank to another. text: names it; expected: bytes that are to come, None if it is sent."""
+    """From one rank to another. text: its name; expected: bytes to receive, None for a send."""
 
     def __init__(self, text: str, rank: int, expected: int | None = None) -> None:
         self.text, self.rank, self.expected = text, rank, expected
 
     def post(self, call: Callable[[], _core.Transfer]) -> _core.Transfer:
-        transfer: _core.Transfer = told(self.text, call)
+        transfer: _core.Transfer = named(self.text, call)
         return transfer
 
     def wait(self, transfer: _core.Transfer, seconds: float) -> None:
-        nbytes = told(self.text, lambda: transfer.wait(seconds))
+        nbytes = named(self.text, lambda: transfer.wait(seconds))
         if self.expected is not None and nbytes != self.expected:
             raise ValueError(
-                f"{self.text}: rank {self.rank} has sent {nbytes} bytes, and the tensor has {self.expected}; those are in it"
+                f"{self.text}: rank {self.rank} has sent {nbytes} bytes, and the tensor has {self.expected}; it contains them"
             )
 
 
@@ -154,7 +154,7 @@ class MessageWork(Work):
 
 
 class Works(Work):
-    """Several as one."""
+    """Several works as one."""
 
     def __init__(self, works: Sequence[Work], seconds: float) -> None:
         super().__init__([each for work in works for each in work.result()], seconds)

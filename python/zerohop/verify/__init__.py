@@ -1,1 +1,1 @@
-"""`zerohop verify`: patterns written and read back between two processes, as a memory tester does."""
+"""`zerohop verify`: writes patterns and reads them back between two processes, like a memory tester."""

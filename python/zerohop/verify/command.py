@@ -1,4 +1,4 @@
-"""`zerohop verify`: tries the memory and the ways between two ends for a while, and sums up."""
+"""`zerohop verify`: tests the memory and the routes between two ends for a while, and reports."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from zerohop.verify.target import TIMEOUT_S, serve
 from zerohop.verify.tester import Tally, Tester
 from zerohop.verify.ways import ROUTES, open_way
 
-BY_HAND = "interrupted"  # the failure of who pressed Ctrl-C
+BY_HAND = "interrupted"  # the failure after Ctrl-C
 
 
 @dataclass(frozen=True)
 class Options:
-    """peer: address of a listener; None: a second process on this host, of `nbytes` for each route."""
+    """peer: address of a listener; None: a second process on this host, with `nbytes` for each route."""
 
     seconds: float
-    routes: tuple[str, ...] = ()  # none: all that there are
+    routes: tuple[str, ...] = ()  # empty: all available ones
     device: str | None = None
     peer: bytes | None = None
     nbytes: int = 64 << 20
@@ -45,10 +45,10 @@ class Result:
     seconds: float = 0.0
     tallies: list[Tally] = field(default_factory=list)
     absent: dict[str, str] = field(default_factory=dict)  # routes, and why
-    failure: str = ""  # that ended it early
+    failure: str = ""  # the one that ended it early
 
     def good(self, wanted: Sequence[str]) -> bool:
-        """Something was tried, all that was wanted, and nothing was wrong."""
+        """Whether all wanted routes were tested, at least one, and nothing was wrong."""
         missing = [route for route in wanted if route in self.absent]
         return bool(self.tallies) and not self.errors and not self.failure and not missing
 
@@ -62,7 +62,7 @@ class Result:
 
     def verdict(self, wanted: Sequence[str]) -> str:
         if not self.interrupted:
-            return "nothing was wrong" if self.good(wanted) else "not all was right"
+            return "no errors" if self.good(wanted) else "errors found"
         operations = sum(tally.operations for tally in self.tallies)
         moved = human_bytes(sum(tally.nbytes for tally in self.tallies))
         found = f"{self.errors} errors" if self.errors else "no mismatch"
@@ -70,12 +70,12 @@ class Result:
 
 
 def open_endpoint(options: Options) -> Endpoint:
-    """Raises Error and ValueError of settings by which none can be made."""
+    """Raises Error and ValueError if the settings allow none."""
     return Endpoint(options.device, timeout=TIMEOUT_S, p2p=1, integrity=1)
 
 
 def run(options: Options, endpoint: Endpoint, console: Console) -> bool:
-    """Whether all was right; prints what was found, also before it raises KeyboardInterrupt. Closes the Endpoint."""
+    """Whether there were no errors; prints the results, also before it raises KeyboardInterrupt. Closes the Endpoint."""
     result = verify(options, endpoint)
     good = result.good(options.routes)
     if options.as_json:
@@ -127,19 +127,19 @@ def _try(options: Options, endpoint: Endpoint, address: bytes, result: Result) -
 
 
 def _take_turns(testers: Sequence[Tester], seconds: float, watch: Watch) -> None:
-    """A pattern by each route in turn; every pattern at least once."""
+    """One pattern on each route in turn; every pattern at least once."""
     begin = time.monotonic()
     watch.expect(max(1, round(seconds)))
-    steps, told = [tester.rounds() for tester in testers], 0
+    steps, reported = [tester.rounds() for tester in testers], 0
     names: set[str] = set()
     while True:
         for tester, step in zip(testers, steps, strict=True):
             name = next(step)
             watch.at(f"{name} by {tester.tally.route}{_errors(testers)}")
         passed = time.monotonic() - begin
-        while told < min(passed, seconds) - 1:
+        while reported < min(passed, seconds) - 1:
             watch.advance()
-            told += 1
+            reported += 1
         if passed >= seconds and name in names:
             return
         names.add(name)
@@ -160,7 +160,7 @@ def _print(result: Result, verdict: str, console: Console) -> None:
         table.add_row(tally.route, str(tally.operations), moved, str(tally.errors))
     console.print(table)
     for route, reason in result.absent.items():
-        console.print(f"{route}: not there: {reason}", markup=False)
+        console.print(f"{route}: not available: {reason}", markup=False)
     for tally in result.tallies:
         for wrong in tally.wrong:
             place = f"bytes {wrong.offset} to {wrong.offset + wrong.nbytes - 1}"

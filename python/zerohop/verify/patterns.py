@@ -1,4 +1,4 @@
-"""What is written: patterns that show bits that stick, bytes that lie elsewhere, and the rest."""
+"""The patterns: they expose stuck bits, misplaced bytes and other faults."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
-# (random numbers, what is there now, offset in the memory) -> what is to be there.
+# (random numbers, present bytes, offset in the memory) -> new bytes.
 Pattern: TypeAlias = Callable[[np.random.Generator, Bytes, int], Bytes]
 
 
 def walking_ones(random: np.random.Generator, present: Bytes, offset: int) -> Bytes:
-    """One bit of each byte, the next one in the next: a bit that sticks, or that follows its neighbour."""
+    """One bit per byte, the next bit in the next byte: finds stuck bits and bits that follow their neighbour."""
     del offset
     places = (np.arange(present.size) + random.integers(8)) % 8
     ones: Bytes = np.left_shift(np.uint8(1), places.astype(np.uint8))
@@ -22,7 +22,7 @@ def walking_ones(random: np.random.Generator, present: Bytes, offset: int) -> By
 
 
 def address_in_word(random: np.random.Generator, present: Bytes, offset: int) -> Bytes:
-    """Each 8 bytes hold their own offset: what was written to another place shows where it belongs."""
+    """Each 8 bytes hold their own offset: misplaced data shows where it belongs."""
     del random
     first = offset // 8 * 8
     words = np.arange(first, offset + present.size + 8, 8, dtype="<u8")
@@ -36,7 +36,7 @@ def random_bytes(random: np.random.Generator, present: Bytes, offset: int) -> By
 
 
 def inverse(random: np.random.Generator, present: Bytes, offset: int) -> Bytes:
-    """Every bit changes: what is not written shows."""
+    """Every bit changes, which exposes bytes that were not written."""
     del random, offset
     return np.invert(present)
 

@@ -11,12 +11,12 @@ from zerohop.errors import Error, IntegrityError, PeerLost
 from zerohop.verify.patterns import PATTERNS, Bytes
 from zerohop.verify.ways import PAGE, Way
 
-MOST_WRONG = 100  # of a route, told one by one
+MOST_WRONG = 100  # reported one by one, per route
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """Where something was wrong: bytes of the memory of that route at the other end."""
+    """The place of an error: bytes of that route's memory at the other end."""
 
     route: str
     found_by: str  # "bytes", "checksum", "error"
@@ -28,10 +28,10 @@ class Wrong:
 
 @dataclass
 class Tally:
-    """Of one route."""
+    """Totals of one route."""
 
     route: str
-    operations: int = 0  # a pattern there and back
+    operations: int = 0  # one pattern there and back
     nbytes: int = 0  # moved, both ways
     errors: int = 0
     wrong: list[Wrong] = field(default_factory=list)  # the first MOST_WRONG of them
@@ -43,7 +43,7 @@ class Tally:
 
 
 class Tester:
-    """Keeps what should be in the far memory of one way."""
+    """Keeps the expected content of the far memory of one route."""
 
     def __init__(self, way: Way, seed: int) -> None:
         self.tally = Tally(way.route)
@@ -54,14 +54,14 @@ class Tester:
             way.put(self._model, 0, 0)
 
     def rounds(self) -> Iterator[str]:
-        """Each step is one operation with one pattern, whose name is given; without end. Raises PeerLost."""
+        """Endless. Each step is one operation with one pattern and yields its name. Raises PeerLost."""
         while True:
             for name in PATTERNS:
                 self._step(name)
                 yield name
 
     def finish(self) -> None:
-        """All of the memory, as nothing beside the ranges may have changed either."""
+        """Checks all of the memory, because bytes outside the ranges must not have changed either."""
         with self._noting("whole memory", 0, self._model.size):
             self._compare("whole memory", 0, self._way.get(0, self._model.size, 0))
 
@@ -101,7 +101,7 @@ class Tester:
         self._mend(offset, wanted)
 
     def _mend(self, offset: int, wanted: Bytes) -> None:
-        """So that one error is told once."""
+        """Restores the range, so that one error is reported once."""
         with self._noting("mending", offset, wanted.size):
             self._way.put(wanted, offset, 0)
 
@@ -111,7 +111,7 @@ class Tester:
 
 @dataclass
 class _Noting:
-    """What a transfer raises is an error of its range; not the end of the peer."""
+    """Records an error of a transfer as an error of its range, except the loss of the peer."""
 
     tally: Tally
     name: str

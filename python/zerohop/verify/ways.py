@@ -1,4 +1,4 @@
-"""How a pattern gets to the memory of the other end and back, by each route."""
+"""How a pattern gets to the other end's memory and back, on each route."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from zerohop.verify.patterns import Bytes
 from zerohop.verify.target import NAMES, NO_GPU
 
 ROUTES = tuple(NAMES)
-PAGE = 4096  # bytes; the near end of a transfer begins anywhere within one
+PAGE = 4096  # bytes; the near end of a transfer begins anywhere in a page
 
 
 class Way:
-    """From memory of this host into `far` and back, by `route` alone."""
+    """From host memory here into `far` and back, only on `route`."""
 
     def __init__(self, endpoint: Endpoint, peer: Peer, route: str) -> None:
         self.route = route
@@ -42,14 +42,14 @@ class Way:
         return ""
 
     def put(self, content: Bytes, offset: int, shift: int) -> None:
-        """Writes it to `offset` there, from `shift` bytes behind the begin of a page here."""
+        """Writes it to `offset` there, from `shift` bytes after the start of a page here."""
         near = self._near[shift : shift + content.size]
         np.asarray(near)[:] = content
         there = self.far[offset : offset + content.size]
         self._peer.write(near, there, require=self.route).wait()
 
     def get(self, offset: int, nbytes: int, shift: int) -> Bytes:
-        """What is at `offset` there."""
+        """Reads the bytes at `offset` there."""
         back = self._back[shift : shift + nbytes]
         np.asarray(back).fill(0xA5)
         self._peer.read(self.far[offset : offset + nbytes], back, require=self.route).wait()
@@ -57,7 +57,7 @@ class Way:
 
 
 class GpuWay(Way):
-    """Into the far GPU's memory, from there into the near GPU's and back by `route`, and home."""
+    """Into the far GPU's memory, from there into the near GPU's and back on `route`, then to the host."""
 
     def __init__(self, endpoint: Endpoint, peer: Peer, route: str) -> None:
         super().__init__(endpoint, peer, route)
@@ -70,7 +70,7 @@ class GpuWay(Way):
             raise LookupError(f"this side has no GPU memory: {error}") from None
 
     def _take(self, peer: Peer) -> RemoteMemory:
-        """The first half is what is tried; by the second one bytes come back."""
+        """The first half is under test; bytes return through the second one."""
         both = super()._take(peer)
         half = both.nbytes // 2
         self._second = both[half:]
@@ -96,7 +96,7 @@ def open_way(endpoint: Endpoint, peer: Peer, route: str) -> Way | str:
     kind = Way if route in ("host", "p2p") else GpuWay
     try:
         way = kind(endpoint, peer, route)
-        with suppress(IntegrityError):  # there is a way: what is wrong with it is found later
+        with suppress(IntegrityError):  # the route exists; its faults are found later
             way.put(np.zeros(1, np.uint8), 0, 0)
             way.get(0, 1, 0)
         return way

@@ -1,1 +1,1 @@
-"""`zerohop bench gda`: kernels that communicate by themselves, of two processes, beside NVSHMEM's."""
+"""`zerohop bench gda`: kernels of two processes that communicate, next to NVSHMEM's."""

@@ -1,24 +1,24 @@
-// What `zerohop bench gda` measures: kernels that communicate by zerohop, and a bare copy beside
-// them.
+// The kernels of `zerohop bench gda`: kernels that communicate by zerohop, and a bare copy for
+// comparison.
 #include <zerohop/device.cuh>
 
 using namespace zerohop::device;
 
-constexpr u64 kPatienceNs = 2000000000;  // of every wait: a far side that is dead ends the kernel
-constexpr u32 kLooksOfWord = 1024;       // for each at the clock
+constexpr u64 kPatienceNs = 2000000000;  // of every wait: the kernel ends if the far side is dead
+constexpr u32 kLooksOfWord = 1024;       // polls for each clock reading
 
-// Of the host's side: zeros before each launch.
+// Set to zeros by the host before each launch.
 struct Outcome {
-  u64 status;   // the worst of a Status
-  u64 took;     // nanoseconds; of entries: until the last thread had posted its own
-  u64 done_in;  // nanoseconds, until the last thread's were done
+  u64 status;   // the worst Status
+  u64 took;     // nanoseconds; for entries: until the last thread had posted
+  u64 done_in;  // nanoseconds, until the last thread's entries were done
 };
 
 __device__ inline void note(u64& place, u64 value) {
   atomicMax(reinterpret_cast<unsigned long long*>(&place), static_cast<unsigned long long>(value));
 }
 
-// `count` rounds by the clock, behind `warm` others; each has a value of its own, from `base` on.
+// `count` timed rounds, after `warm` untimed ones; each has its own value, from `base`.
 struct Rounds {
   u32 count;
   u32 warm;
@@ -26,12 +26,12 @@ struct Rounds {
   u32 first;  // 1: this side throws first
 };
 
-// When the clock began to run, behind this round.
+// The start time, after this round.
 __device__ inline u64 begin_of(const Rounds& rounds, u32 round, u64 began) {
   return round == rounds.warm ? nanoseconds_now() : began;
 }
 
-// What an earlier figure has left in the slot is dropped.
+// Drops a value that an earlier figure has left in the slot.
 template <typename Team>
 __device__ Status await(const Board& board, u32 slot, u32 expected) {
   u32 value = 0;
@@ -42,7 +42,7 @@ __device__ Status await(const Board& board, u32 slot, u32 expected) {
   return got;
 }
 
-// The lower half of an array is for what comes, the upper one for what goes.
+// The lower half of an array is for receiving, the upper one for sending.
 __device__ inline u64 outbox(const Queue& queue) { return queue.local_nbytes / 2; }
 
 template <typename Team>
@@ -86,7 +86,7 @@ __device__ Status await_word(u32 expected, Look look) {
 }
 __device__ inline u32 look_at(u64 word) { return *reinterpret_cast<const volatile u32*>(word); }
 
-// The barest there is: a word is put at `at`, and looked for.
+// The bare minimum: puts a word at `at`, and polls for the other side's.
 extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Outcome* outcome) {
   u64 began = 0;
   for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
@@ -101,7 +101,8 @@ extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Ou
   outcome->took = nanoseconds_now() - began;
 }
 
-// What a put_notify can reach: the block stores, a fence, and a word at `at`, which is looked for.
+// The bound of put_notify: block stores, a fence, and a word at `at`, for which the other side
+// polls.
 __device__ inline void put_barely(const Queue& queue, u64 nbytes, u64 at, u32 value) {
   const u64 from = queue.local + outbox(queue);
   if (nbytes < sizeof(uint4)) {
@@ -137,12 +138,12 @@ extern "C" __global__ void __launch_bounds__(1024)
 
 __device__ inline u64 thread_of_grid() { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
 
-// Each thread, 8 bytes so many times, to a new place each time as long as there is one: of memory,
-// or of a register.
+// Each thread puts 8 bytes `count` times, to a new place each time as long as there is one: from
+// memory, or from a register.
 struct Places {
   u64 at;
   u64 first;
-  u64 stride;  // of all threads
+  u64 stride;  // over all threads
   u64 end;
   __device__ void go_on() {
     at += stride;
@@ -174,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(512)
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }
 
-// The same by a ring, by the clock.
+// The same with a ring, timed.
 extern "C" __global__ void post_values(Queue queue, u32 times, Outcome* outcome) {
   const u64 thread = thread_of_grid();
   const u64 began = nanoseconds_now();
@@ -190,7 +191,7 @@ extern "C" __global__ void post_values(Queue queue, u32 times, Outcome* outcome)
   note(outcome->done_in, nanoseconds_now() - began);
 }
 
-// All blocks together, a piece at a time.
+// All blocks together, one piece at a time.
 extern "C" __global__ void __launch_bounds__(1024)
     put_wide(Queue queue, u64 nbytes, u64 piece, Outcome* outcome) {
   Status got = Status::ok;
@@ -201,7 +202,7 @@ extern "C" __global__ void __launch_bounds__(1024)
   if (got != Status::ok) note(outcome->status, static_cast<u64>(got));
 }
 
-// The same with no more than streaming loads and stores, of 16 bytes: what a kernel can reach.
+// The same with only streaming loads and stores of 16 bytes: the bound for a kernel.
 constexpr u32 kUnderWayOfCopy = 8;
 extern "C" __global__ void __launch_bounds__(1024)
     copy_wide(Queue queue, u64 nbytes, u64 piece, Outcome*) {

@@ -1,4 +1,4 @@
-"""The benchmark's kernels of zerohop on one GPU: compiled by CuPy, launched, awaited and timed."""
+"""The benchmark's zerohop kernels on one GPU: compiled by CuPy, launched, waited for and timed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = (
     *("ping_pong_thread", "ping_pong_block", "word_ping_pong"),
     *("put_many", "put_values", "post_values", "put_wide", "copy_wide", "bare_ping_pong"),
 )
-BOUND_S = 20.0  # of a launch: its waits have ended long before, each by its own bound
+BOUND_S = 20.0  # for a launch: the waits in it end much earlier, by their own bounds
 STATUSES = {  # zerohop::device::Status
     1: "waited in vain for 2 s",
     2: "left the bounds of an array",
@@ -27,7 +27,7 @@ STATUSES = {  # zerohop::device::Status
 
 
 class Kernels:
-    """All of them are loaded at once: CUDA may hold up what loads a kernel while another one waits."""
+    """Loads all of them at once: CUDA may block a kernel load while another kernel waits."""
 
     def __init__(self, ordinal: int) -> None:
         try:
@@ -40,13 +40,13 @@ class Kernels:
         module = self._cupy.RawModule(code=SOURCE.read_text(), options=compile_options())
         module.compile()
         self._kernels = {name: module.get_function(name) for name in NAMES}
-        assert all(kernel.num_regs > 0 for kernel in self._kernels.values())  # asking loads them
+        assert all(kernel.num_regs > 0 for kernel in self._kernels.values())  # loads them
         self._outcome = self._cupy.zeros(3, "uint64")
         self._events = [self._cupy.cuda.Event() for _ in range(2)]
         self._cupy.cuda.runtime.deviceSynchronize()
 
     def run(self, name: str, shape: tuple[int, int], *arguments: Any) -> tuple[float, float, float]:
-        """Seconds: from begin to end by events, and the two that the kernel took by its clock.
+        """Seconds: from begin to end by events, and the two times that the kernel measured with its clock.
 
         shape: blocks and threads. Raises PeerFailed for a status other than ok.
         """
@@ -58,8 +58,8 @@ class Kernels:
         kernel((blocks,), (threads,), (*arguments, self._outcome), stream=self._stream)
         ended.record(self._stream)
         self._await(name)
-        # Fetched only now: a copy would wait with a lock of the whole context, which a thread of zerohop
-        # needs that serves the kernel.
+        # Fetched only now: a waiting copy would hold a lock of the whole context, which the zerohop thread
+        # that serves the kernel needs.
         status, took, done_in = (int(word) for word in self._outcome.get(stream=self._stream))
         if status:
             raise PeerFailed(f"{name} {STATUSES.get(status, f'ended with status {status}')}")
@@ -70,4 +70,4 @@ class Kernels:
         until = time.monotonic() + BOUND_S
         while not self._stream.done:
             if time.monotonic() > until:
-                raise PeerFailed(f"{name} was not done after {BOUND_S:g} s")
+                raise PeerFailed(f"{name} was still running after {BOUND_S:g} s")

@@ -1,5 +1,5 @@
-// The peer "nvshmem" of `zerohop bench gda`: kernels that communicate by NVSHMEM, and what Python
-// calls by ctypes. Each call returns 0, or an error of the CUDA runtime or of NVSHMEM.
+// The peer "nvshmem" of `zerohop bench gda`: kernels that communicate by NVSHMEM, and functions
+// that Python calls through ctypes. Each returns 0, or an error of the CUDA runtime or of NVSHMEM.
 #include <nvshmem.h>
 #include <nvshmemx.h>
 
@@ -17,27 +17,27 @@ __device__ u64 nanoseconds_now() {
   return now;
 }
 
-// Of the wait that is ours. NVSHMEM's have no bound: who runs this ends the process instead.
+// Bound of our own wait. NVSHMEM's waits have none: the caller ends the process instead.
 constexpr u64 kPatienceNs = 2000000000;
-constexpr u32 kLooksOfWord = 1024;  // for each at the clock
+constexpr u32 kLooksOfWord = 1024;  // polls for each clock reading
 
-// What both sides have: the same by the symmetry of NVSHMEM's heap.
+// The memory of both sides, at the same place in NVSHMEM's symmetric heap.
 struct Arena {
   char* outbox;
   char* inbox;
-  u64 nbytes;   // of each of both
-  u64* signal;  // of a ping-pong: counts up as long as the process lives
-  int* word;    // the same, of that which has nothing else
-  u64* took;    // nanoseconds, 0 unless all rounds were; of this GPU alone
+  u64 nbytes;   // of each half
+  u64* signal;  // of a ping-pong: counts up during the process
+  int* word;    // the same, for the ping-pong of a bare word
+  u64* took;    // nanoseconds, 0 unless all rounds completed; only of this GPU
   int other;    // PE
 };
 
-// A call's rounds, and those of them before the clock runs.
+// The rounds of a call, and the untimed ones among them.
 struct Rounds {
   u32 count;
   u32 warm;
   bool first;
-  u64 base;  // of the signal
+  u64 base;  // base value of the signal
 };
 
 __device__ void keep_time(const Arena& arena, const Rounds& rounds, u32 round, u64& began) {
@@ -77,7 +77,7 @@ __device__ bool came(const volatile int* word, int value) {
   return true;
 }
 
-// The barest there is: a word is put, and looked for.
+// The bare minimum: puts a word, and polls for the other side's.
 __global__ void word_ping_pong(Arena arena, Rounds rounds) {
   volatile int* const here = arena.word;
   u64 began = 0;
@@ -90,11 +90,11 @@ __global__ void word_ping_pong(Arena arena, Rounds rounds) {
   }
 }
 
-// A thread's places of 8 bytes: a new one each time as long as there is one.
+// The 8-byte places of a thread: a new one each time as long as there is one.
 struct Places {
   u64 at;
   u64 first;
-  u64 stride;  // of all threads
+  u64 stride;  // over all threads
   u64 end;
   __device__ void go_on() {
     at += stride;
@@ -168,7 +168,7 @@ cudaError_t seconds_by_events(Launch launch, double* seconds) {
   return error;
 }
 
-// Loaded now: what loads a kernel later may have to wait for one that runs.
+// Loads kernels now: a later load may have to wait for a running kernel.
 template <typename... Kernels>
 cudaError_t load(Kernels... kernels) {
   cudaError_t error = cudaSuccess;
@@ -190,7 +190,7 @@ int peer_make_id(void* id) {
   return status;
 }
 
-// Both ranks call it at once; the arena has room for puts of `nbytes`.
+// Both ranks call it together; the arena has room for puts of `nbytes`.
 int peer_begin(int gpu, int rank, const void* id, u64 nbytes) {
   if (const cudaError_t error = cudaSetDevice(gpu)) return error;
   nvshmemx_uniqueid_t known;
@@ -226,10 +226,10 @@ int peer_version(int* major, int* minor, int* patch) {
   return 0;
 }
 
-// Whether the other's memory is mapped here, so that puts are stores.
+// Whether the other side's memory is mapped here, so that puts are stores.
 int peer_is_mapped() { return nvshmem_ptr(arena.inbox, arena.other) != nullptr; }
 
-// Of one thread, or a block of so many. Seconds of one way.
+// With one thread, or a block of `threads`. Seconds one way.
 int peer_ping_pong(u32 threads, u64 nbytes, u32 count, u32 warm, int first, double* seconds) {
   const Rounds rounds = next_rounds(count, warm, first);
   if (threads == 1) {
@@ -246,7 +246,7 @@ int peer_word_ping_pong(u32 count, u32 warm, int first, double* seconds) {
   return seconds_by_clock(rounds, seconds);
 }
 
-// Seconds of all.
+// Total seconds.
 int peer_put_values(u32 blocks, u32 threads, u32 times, double* seconds) {
   return seconds_by_events([&] { put_values<<<blocks, threads, 0, stream>>>(arena, times); },
                            seconds);

@@ -1,4 +1,4 @@
-"""The peer "nvshmem": kernels of two processes that communicate by NVSHMEM, one GPU each, compiled when it runs."""
+"""The peer "nvshmem": kernels of two processes that communicate by NVSHMEM, one GPU each, compiled at run time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOURCE = Path(__file__).with_name("nvshmem.cu")
 PACKAGE = "nvidia-nvshmem-cu13"
 HOST_LIBRARY = "libnvshmem_host.so.3"
 NEEDED = ("include/nvshmem.h", "lib/libnvshmem_device.a", f"lib/{HOST_LIBRARY}")
-BOOTSTRAP = "nvshmem_bootstrap_uid.so.3"  # which NVSHMEM opens by its name
+BOOTSTRAP = "nvshmem_bootstrap_uid.so.3"  # NVSHMEM opens it by name
 NVCC_PACKAGES = "nvidia-cuda-nvcc nvidia-cuda-cccl"
 CCCL = "nv/target"  # one of its headers
 TOOLKIT = "/usr/local/cuda"
@@ -40,7 +40,7 @@ LOCAL = {  # both ranks are on this machine
     "NVSHMEM_REMOTE_TRANSPORT": "none",
 }
 SETTINGS = " ".join(f"{name}={value}" for name, value in {**SAFE, **LOCAL}.items())
-RATES = {"puts": "peer_put_many", "values": "peer_put_values"}  # of every shape
+RATES = {"puts": "peer_put_many", "values": "peer_put_values"}  # for every shape
 u32, u64 = ctypes.c_uint32, ctypes.c_uint64
 
 
@@ -105,7 +105,7 @@ class Nvshmem(Player):
         return seconds.value
 
     def _both(self, times: int, name: str, *arguments: Any) -> Found:
-        """One way of a ping-pong, which both ranks launch at once."""
+        """Seconds one way of a ping-pong, which both ranks launch at once."""
         rounds = u32(times), u32(warm_rounds(times)), int(self._first)
         self._link.exchange(None)
         seconds = together(self._link, lambda: self._seconds(name, *arguments, *rounds))
@@ -118,7 +118,7 @@ class Nvshmem(Player):
 
 
 def load(link: Link, nvcc: str, home: Path, architecture: str) -> ctypes.CDLL:
-    """Compiled by rank 0, for both: their GPUs are of one generation, or it is an error of the first launch."""
+    """Compiled by rank 0 for both; GPUs of two generations fail at the first launch."""
     with tempfile.TemporaryDirectory(prefix="zerohop-bench-") as folder:
         library = Path(link.exchange(folder)[0]) / "nvshmem_peer.so"
         if link.rank == 0:
@@ -128,16 +128,16 @@ def load(link: Link, nvcc: str, home: Path, architecture: str) -> ctypes.CDLL:
 
         def opened() -> ctypes.CDLL:
             try:
-                ctypes.CDLL(str(home / "lib" / BOOTSTRAP))  # found by that name from then on
+                ctypes.CDLL(str(home / "lib" / BOOTSTRAP))  # found by name from then on
                 return ctypes.CDLL(str(library))
             except OSError as error:
                 raise PeerFailed(f"NVSHMEM cannot be loaded: {error}") from None
 
-        return together(link, opened)  # both have: the folder goes
+        return together(link, opened)  # both have loaded it: the folder can be removed
 
 
 def build(nvcc: str, home: Path, architecture: str, library: Path) -> None:
-    """For a GPU of `architecture` ("sm_90"). Raises PeerFailed."""
+    """Compiles for a GPU of `architecture` ("sm_90"). Raises PeerFailed."""
     command = [nvcc, "-shared", "-Xcompiler", "-fPIC", "-std=c++17", "-O3", "-rdc=true"]
     command += [f"-arch={architecture}", "-isystem", str(home / "include")]
     command += ["-o", str(library), str(SOURCE), f"-L{home}/lib", "-lnvshmem_device"]
@@ -145,15 +145,15 @@ def build(nvcc: str, home: Path, architecture: str, library: Path) -> None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S, check=False)
     except subprocess.TimeoutExpired:
-        raise PeerFailed(f"{nvcc}: no end after {BUILD_S:.0f} s") from None
+        raise PeerFailed(f"{nvcc}: still running after {BUILD_S:.0f} s") from None
     if done.returncode != 0:
         said = " ".join((done.stderr or done.stdout).split())
-        remedy = "pip install nvidia-cuda-cccl, for: " if CCCL in said else ""
+        remedy = "pip install nvidia-cuda-cccl, because of: " if CCCL in said else ""
         raise PeerFailed(f"{nvcc}: exit status {done.returncode}: {remedy}{said[-300:]}")
 
 
 def find_home() -> Path:
-    """Of NVSHMEM: $NVSHMEM_HOME, or pip's package."""
+    """The folder of NVSHMEM: $NVSHMEM_HOME, or pip's package."""
     named = os.environ.get("NVSHMEM_HOME")
     for place in [Path(named)] if named else _pip_folders("nvidia.nvshmem"):
         if all((place / name).exists() for name in NEEDED):
@@ -163,8 +163,8 @@ def find_home() -> Path:
 
 
 def find_nvcc() -> str:
-    """Of $CUDA_HOME, the PATH, the toolkit's usual place, or pip's package; rather one that has CCCL, whose
-    headers NVSHMEM's include."""
+    """The nvcc of $CUDA_HOME, the PATH, the toolkit's usual place, or pip's package; preferably one with CCCL, whose
+    headers NVSHMEM includes."""
     home = os.environ.get("CUDA_HOME", TOOLKIT)
     pips = [str(folder / "bin") for folder in _pip_folders("nvidia.cu13")]
     path = os.environ.get("PATH", "").split(os.pathsep)
@@ -186,6 +186,6 @@ def _has_cccl(nvcc: Path) -> bool:
 def _pip_folders(package: str) -> list[Path]:
     try:
         found = importlib.util.find_spec(package)
-    except ModuleNotFoundError:  # nor is there any other of that vendor
+    except ModuleNotFoundError:  # the vendor's namespace package is missing, too
         return []
     return [Path(place) for place in (found and found.submodule_search_locations) or ()]

@@ -1,4 +1,4 @@
-"""Kernels of two processes that communicate by zerohop: what each process does. Rank 0 is the active one."""
+"""Kernels of two processes that communicate by zerohop: the code of each process. Rank 0 is the active one."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from zerohop.bench.side import join
 from zerohop.bench.workers import Player, together
 from zerohop.local import Link
 
-WAIT_S = 20.0  # bound of every wait of the host
+WAIT_S = 20.0  # bound of every wait on the host
 SLOT = 40
-WORD_AT = ARENA_NBYTES - WORD_NBYTES  # where nothing else is put
-RATES = {"puts": "put_many", "values": "put_values"}  # of every shape, and their kernels
+WORD_AT = ARENA_NBYTES - WORD_NBYTES  # nothing else is put there
+RATES = {"puts": "put_many", "values": "put_values"}  # for every shape: test and kernel
 HEARD = {"put_notify": ("mapped", "gpu"), "put_notify_both": ("mapped", "both"),
          "put_notify_proxy": ("proxy", "both"), "put_notify_direct": ("direct", "both")}  # fmt: skip
 
 
 class Ours(Player):
-    """Tests answer {} of rank 1 where it is not active."""
+    """Tests return {} in rank 1 if it is not active."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Ours(Player):
         self._queues: dict[tuple[str, str], Any] = {}
         board = together(link, lambda: self._new_board(f"cuda:{gpu}"))
         self._board = self._open.enter_context(board)
-        self._base = 0  # of the next ping-pong's values
+        self._base = 0  # base of the next ping-pong's values
         self._queue()
 
     def _new_arena(self, gpu: str) -> zh.Memory:
@@ -104,7 +104,7 @@ class Ours(Player):
         return self._wide("copy_wide", nbytes)
 
     def _queue(self, way: str = "mapped", hears: str = "gpu") -> Any:
-        """Opened at the first use, by both ranks, while no kernel runs."""
+        """Opens it at the first use, in both ranks, while no kernel runs."""
         if (way, hears) not in self._queues:
             queue = together(self._link, lambda: self._new_queue(way, hears))
             self._queues[way, hears] = self._open.enter_context(queue)
@@ -118,13 +118,13 @@ class Ours(Player):
         return np.void(words.tobytes())
 
     def _both(self, times: int, name: str, threads: int, *arguments: Any) -> Found:
-        """One way of a ping-pong, which both ranks launch at once."""
+        """Seconds one way of a ping-pong, which both ranks launch at once."""
         self._link.exchange(None)
         seconds = together(self._link, lambda: self._kernels.run(name, (1, threads), *arguments))
         return {"one_way": seconds[1] / (2 * times)}
 
     def _active(self, queue: Any, name: str, shape: tuple[int, int], *rest: Any) -> Any:
-        """What rank 0's kernel took; None in rank 1, which waits for it."""
+        """The times of rank 0's kernel; None in rank 1, which waits for it."""
 
         def run() -> Any:
             return self._kernels.run(name, shape, queue.value, *rest) if self._side.first else None

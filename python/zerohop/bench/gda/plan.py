@@ -6,18 +6,18 @@ from zerohop.bench.plan import KIB, MIB, Options, Step
 
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB)
 FULL_SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB)
-SMALL_NBYTES = 64  # up to here one thread puts, beyond a block does
+SMALL_NBYTES = 64  # up to this size one thread puts, above it a block
 WORD_NBYTES = 4
 VALUE_NBYTES = 8
 WIDE_NBYTES = 64 * MIB
 WIDE_SHAPE = (132, 512)  # blocks and threads of a kernel that fills the GPU
-PIECE_NBYTES = 64 * KIB  # that a block puts by one call
+PIECE_NBYTES = 64 * KIB  # put by a block in one call
 SHAPES = {"1x1": (1, 1), "1x512": (1, 512), "132x512": (132, 512)}
 HOST_TESTS = {driver: f"host_puts_{driver}" for driver in ("python", "cpp")}  # the host's writes
 RING_WAYS = ("proxy", "direct")
-POSTERS = (1, 32, 128)  # threads that post entries at once
-ENTRIES = 256  # that they post in all: fewer than a ring holds
-ARENA_NBYTES = 2 * WIDE_NBYTES  # of each side
+POSTERS = (1, 32, 128)  # threads that post entries at the same time
+ENTRIES = 256  # posted in total: fewer than a ring holds
+ARENA_NBYTES = 2 * WIDE_NBYTES  # per side
 WARM_SHARE = 10
 
 
@@ -26,7 +26,7 @@ def wanted_sizes(options: Options) -> tuple[int, ...]:
 
 
 def gda_steps(options: Options, one_gpu: bool) -> list[Step]:
-    """one_gpu: both processes use it by turns, which come after milliseconds."""
+    """one_gpu: both processes use it in turns of milliseconds."""
     rounds, slow_rounds = (20, 10) if one_gpu else (2000, 200)
     sizes = [size for size in wanted_sizes(options) if size <= WIDE_NBYTES]
     turns = 3 if options.quick else 6
@@ -43,12 +43,12 @@ def gda_steps(options: Options, one_gpu: bool) -> list[Step]:
 
 
 def warm_rounds(times: int) -> int:
-    """A ping-pong begins with so many more, which are not timed: the two launches are not at once."""
+    """Additional untimed rounds at the start of a ping-pong, because the two launches are not simultaneous."""
     return max(1, times // WARM_SHARE)
 
 
 def threads_of(nbytes: int) -> int:
-    """Of a ping-pong: whole warps, with 16 bytes for each thread where a block holds as many."""
+    """Threads of a ping-pong: whole warps, with 16 bytes per thread if a block holds that many."""
     if nbytes <= SMALL_NBYTES:
         return 1
     return min(1024, max(32, -(-nbytes // 16 // 32) * 32))

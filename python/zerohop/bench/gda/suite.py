@@ -1,4 +1,4 @@
-"""`zerohop bench gda`: kernels that communicate by zerohop, a bare copy and NVSHMEM take turns at every figure."""
+"""`zerohop bench gda`: kernels that communicate by zerohop, a bare copy and NVSHMEM, in turn for every figure."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from zerohop.bench.workers import Workers
 from zerohop.host import human_seconds
 
 DRIVER = ("kernel",)  # of rows.DRIVERS
-# Our kernels' test: that of a bare copy, or a bare copy, fence and word, by the same processes.
+# Our test: the bare copy, or the bare copy, fence and word, by the same processes.
 BARE_TESTS = {"put_notify": "bare_put_notify", "put_wide": "bare_wide"}
-BOUND_S = 45.0  # for any one answer of a contender; of the first, its start and compiler included
-NO_GPU = "No GPU is visible to the driver, and only kernels are measured here (zerohop doctor says why there is none)."
-ONE_GPU = "There is one GPU: both processes use it, and one way takes as long as it takes to give them their turns."
-NVSHMEM_ONE_GPU = "NVSHMEM is measured with one GPU for each process, and there is one GPU here"
+BOUND_S = 45.0  # for one answer of a contender; the first includes its start and compiler
+NO_GPU = "No GPU is visible to the driver, and only kernels are measured here (zerohop doctor shows why there is none)."
+ONE_GPU = "There is one GPU: both processes use it, and one way takes as long as their turns."
+NVSHMEM_ONE_GPU = "NVSHMEM needs one GPU per process, and there is one GPU here"
 THREADS = {shape: f"{blocks} x {threads} threads" for shape, (blocks, threads) in SHAPES.items()}
 MESSAGES = {
     **{(f"puts_{shape}", VALUE_NBYTES): f"put, {said}" for shape, said in THREADS.items()},
     **{(f"values_{shape}", VALUE_NBYTES): f"value, {said}" for shape, said in THREADS.items()},
-    ("host_puts_python", VALUE_NBYTES): "write, the host, from Python",
-    ("host_puts_cpp", VALUE_NBYTES): "write, the host, from C++",
+    ("host_puts_python", VALUE_NBYTES): "write by the host, from Python",
+    ("host_puts_cpp", VALUE_NBYTES): "write by the host, from C++",
 }
 ENTRIES = {
     (f"entries_{way}_{threads}", VALUE_NBYTES): f"{way}, threads: {threads}"
@@ -47,13 +47,13 @@ ENTRIES = {
 }
 TABLES = (
     over_sizes("put_notify", "put_notify, one way", "one_way"),
-    over_sizes("put_notify_both", "put_notify that CPUs hear, too", "one_way"),
+    over_sizes("put_notify_both", "put_notify that CPUs see, too", "one_way"),
     *(over_sizes(f"put_notify_{way}", f"put_notify, way {way}", "one_way") for way in RING_WAYS),
-    over_sizes("word", "the barest there is, one way: put and look for a word", "one_way"),
-    over_sizes("put_wide", "puts by all of a GPU, 132 blocks of 512 threads"),
+    over_sizes("word", "the bare minimum, one way: put and poll a word", "one_way"),
+    over_sizes("put_wide", "puts by the whole GPU, 132 blocks of 512 threads"),
     listed("8 B messages", "rate", MESSAGES),
-    listed("what a kernel pays to post an entry", "posted", ENTRIES),
-    listed("until an entry is done, of many", "done", ENTRIES),
+    listed("time for a kernel to post an entry", "posted", ENTRIES),
+    listed("time until an entry is done, one of many", "done", ENTRIES),
 )
 
 
@@ -128,7 +128,7 @@ def make(options: Options) -> Suite:
 def entries(
     options: Options, gpus: tuple[int, int], tests: Sequence[str], absences: Absences
 ) -> list[Entry]:
-    """Ours have the way of the kernel's queue for a route; that of a host's writes is p2p."""
+    """Our route is the way of the kernel's queue; for writes of the host it is p2p."""
     memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
     ours = Workers(OURS, 2, Ours, options.device, gpus, bound=BOUND_S)
     ways: dict[str, dict[str, str]] = {"mapped": {}, **{way: {} for way in RING_WAYS}}
@@ -150,14 +150,14 @@ def entries(
 def rings(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, str]:
     """GPUrdma's table: send queue and completion queue of a kernel's queue pair, each in the memory of a CPU or a GPU.
 
-    Daoud, Watad, Silberstein: GPUrdma, ROSS 2016. What cannot be had here is told in words.
+    Daoud, Watad, Silberstein: GPUrdma, ROSS 2016. Combinations that are impossible here get a reason.
     """
     taken = Figures(rows).by_size("put_notify_direct", "one_way").get(VALUE_NBYTES)
     figure = "not measured: there is no figure of the way direct"
     if taken is not None:
         figure = f"{human_seconds(taken)} one way of 8 B by {facts.get('device', 'no device')}"
     why = (
-        "not to be had: queue pairs are made by libibverbs, whose providers allocate rings in the memory of the host; "
+        "not available: queue pairs are made by libibverbs, whose providers allocate rings in host memory; "
         "and soft0, a thread of the CPU, "
     )
     reads = "reads entries by plain loads, which do not reach a GPU's memory"

@@ -1,7 +1,7 @@
-"""The few calls of the CUDA driver that the benchmark makes itself, by ctypes: streams, events, bare copies.
+"""The CUDA driver calls that the benchmark makes itself, with ctypes: streams, events, bare copies.
 
-By ctypes because it needs no package and, with arguments made ahead, costs less of Python (about 0.4 us a
-call) than the array frameworks do. What is made here goes with the process that made it.
+ctypes needs no package and, with prepared arguments, costs less Python time (about 0.4 us a
+call) than the array frameworks. Objects made here live until their process exits.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NOT_READY = 600  # CUDA_ERROR_NOT_READY
 PEER_ACCESS_ALREADY_ENABLED = 704
 CAPABILITY_MAJOR, CAPABILITY_MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_*
 Event = ctypes.c_void_p
-LOOKS = 64  # at a stream between two looks at the clock
+LOOKS = 64  # polls of a stream between two clock readings
 
 
 class Driver:
-    """The driver's functions by name, each code other than 0 a PeerFailed. `library`: a stand-in in tests."""
+    """The driver's functions by name; every code other than 0 raises PeerFailed. `library`: a stand-in in tests."""
 
     def __init__(self, library: Any = None) -> None:
         self.library = library or _load()
@@ -40,7 +40,7 @@ class Driver:
             raise PeerFailed(f"{name}: CUDA error {code} ({said})")
 
     def version(self) -> int:
-        """Of CUDA, as 1000 * major + 10 * minor."""
+        """The CUDA version, as 1000 * major + 10 * minor."""
         number = ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.byref(number))
         return number.value
@@ -50,7 +50,7 @@ class Driver:
 
 
 class Gpu:
-    """The primary context of one GPU. Current in the calling thread once made, until another is."""
+    """The primary context of one GPU. It becomes current in the calling thread, until another one does."""
 
     def __init__(self, driver: Driver, ordinal: int) -> None:
         self.driver = driver
@@ -70,7 +70,7 @@ class Gpu:
         return text.value.decode()
 
     def architecture(self) -> str:
-        """As nvcc calls it, "sm_90"."""
+        """In nvcc's form, "sm_90"."""
         return f"sm_{self._attribute(CAPABILITY_MAJOR)}{self._attribute(CAPABILITY_MINOR)}"
 
     def _attribute(self, number: int) -> int:
@@ -85,7 +85,7 @@ class Gpu:
         return free.value
 
     def reach(self, other: Gpu) -> None:
-        """Lets copies between the two go directly. Raises PeerFailed where they cannot."""
+        """Enables direct copies between the two. Raises PeerFailed if they cannot."""
         able = ctypes.c_int()
         self.driver.call("cuDeviceCanAccessPeer", ctypes.byref(able), self._device, other._device)
         if not able.value:
@@ -123,7 +123,7 @@ class Stream:
         self._driver.call("cuStreamSynchronize", self.handle)
 
     def wait(self, seconds: float) -> None:
-        """Until it has done all it was given; PeerFailed if that takes longer."""
+        """Waits until it has done all its work; raises PeerFailed if that takes longer."""
         until = time.monotonic() + seconds
         while True:
             for _ in range(LOOKS):
@@ -132,17 +132,17 @@ class Stream:
                     self._driver.check("cuStreamQuery", code)
                     return
             if time.monotonic() > until:
-                raise PeerFailed(f"the stream was not done after {seconds:g} s")
+                raise PeerFailed(f"the stream was still busy after {seconds:g} s")
 
     def event(self) -> Event:
-        """An event that is recorded in the stream here."""
+        """Records an event in the stream."""
         event = Event()
         self._driver.call("cuEventCreate", ctypes.byref(event), 0)
         self._driver.call("cuEventRecord", event, self.handle)
         return event
 
     def seconds_between(self, begin: Event, end: Event) -> float:
-        """Of two events that have happened; they are destroyed."""
+        """Time between two completed events, which are destroyed."""
         milliseconds = ctypes.c_float()
         self._driver.call("cuEventElapsedTime", ctypes.byref(milliseconds), begin, end)
         for event in (begin, end):

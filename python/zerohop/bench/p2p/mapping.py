@@ -1,4 +1,4 @@
-"""zerohop's mappings of the other process's memory: what the first costs, and what finding it again does."""
+"""zerohop's mappings of the other process's memory: the cost of the first one, and of finding it again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VIEW_NBYTES = 8
 
 
 class Mappings:
-    """make: memory of rank 1 that is to be mapped, of so many bytes."""
+    """make: makes memory of rank 1, of so many bytes, to be mapped."""
 
     def __init__(self, link: Link, side: Side, make: Callable[[int], zh.Memory]) -> None:
         self._link = link
@@ -29,9 +29,9 @@ class Mappings:
         self._make = make
 
     def measure(self, nbytes: int) -> Found:
-        """Seconds, of rank 0: "first", what the first write to an allocation takes more than later ones;
-        "cached", what posting a write by a RemoteMemory that was never used takes more than by a known
-        one, with its standard error, "cached_error". A difference in the noise may be negative.
+        """Seconds, of rank 0: "first", the extra time of the first write to an allocation over later ones;
+        "cached", the extra time to post a write by a new RemoteMemory over a known
+        one, with its standard error, "cached_error". A difference within the noise may be negative.
         """
         first: list[float] = []
         cached: list[float] = []
@@ -49,7 +49,7 @@ class Mappings:
 
     @contextmanager
     def _theirs(self, nbytes: int) -> Iterator[zh.RemoteMemory]:
-        """Memory that rank 1 makes, and closes when both ranks are done with it."""
+        """Memory that rank 1 makes, and closes when both ranks have finished."""
         fresh = together(self._link, lambda: None if self._side.first else self._make(nbytes))
         remotes = self._link.exchange(None if fresh is None else fresh.remote)
         yield remotes[1]
@@ -58,7 +58,7 @@ class Mappings:
             fresh.close()
 
     def _cached_post(self, remote: zh.RemoteMemory, known: zh.RemoteMemory, turn: int) -> float:
-        """Of a batch by new views, and one by the known view; they begin by turns."""
+        """The difference between a batch by new views and one by the known view; they take turns to begin."""
         places = range(0, POSTS * VIEW_NBYTES, VIEW_NBYTES)
         parts = [remote[place : place + VIEW_NBYTES] for place in places]
         new = [zh.RemoteMemory.from_bytes(part.to_bytes()) for part in parts]
@@ -67,7 +67,7 @@ class Mappings:
         return seconds[0] - seconds[1]
 
     def _post(self, targets: Sequence[zh.RemoteMemory]) -> tuple[float, float]:
-        """Seconds of each call, of a batch that is then waited for; of all of it."""
+        """Seconds of each call of a batch that is then waited for, and of the whole batch."""
         source, write = self._side.arena[:VIEW_NBYTES], self._side.peer.write
         begin = time.perf_counter()
         transfers = [write(source, target) for target in targets]

@@ -1,4 +1,4 @@
-"""zerohop between two GPUs: what each of its two processes does. Rank 0 is the active one."""
+"""zerohop between two GPUs: the code of each of the two processes. Rank 0 is the active one."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from zerohop.bench.workers import Player
 from zerohop.local import Link
 
 WAIT_S = 20.0  # bound of every wait
-BOTH_SIDES = ("both", "mapping", "stream_notify")  # in which rank 1 does its part, too
+BOTH_SIDES = ("both", "mapping", "stream_notify")  # rank 1 takes part, too
 
 
 class Ours(Player):
@@ -39,7 +39,7 @@ class Ours(Player):
         self._side = join(link, self._endpoint, self._empty(arena_nbytes))
         self._ping_pong = PingPong(link, self._side, Driver(library).gpu(self._gpu))
         self._mappings = Mappings(link, self._side, self._empty)
-        self.both(8, 1)  # what is set up at the first use is not timed
+        self.both(8, 1)  # set-up at the first use is not timed
         link.exchange(None)
 
     def _empty(self, nbytes: int) -> zh.Memory:

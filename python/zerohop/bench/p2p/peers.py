@@ -32,32 +32,33 @@ SAFE = {  # NVLink multicast can put the GPUs of a shared host out of service
 TORCH_SETTINGS = " ".join(f"{name}={value}" for name, value in SAFE.items())
 LOOPBACK = ("NCCL_SOCKET_IFNAME", "lo")  # both ranks are on this machine
 NCCL_SETTINGS = f"{TORCH_SETTINGS} {'='.join(LOOPBACK)}"
-NCCL_BOUND_S = 30.0  # of NCCL's own waits
-CYCLES_PER_S = 2e9  # of a GPU's clock, about, or fewer: the gate may hold longer than asked for
-GATE_S = 5e-3  # what it holds longer than the enqueueing took before
-# Found out by an illegal memory access, which ends the process.
+NCCL_BOUND_S = 30.0  # bound of NCCL's own waits
+# At most the real clock rate of a GPU, so the gate may hold longer than requested.
+CYCLES_PER_S = 2e9
+GATE_S = 5e-3  # it holds this much longer than the last enqueueing took
+# Without this check an illegal memory access would end the process.
 NO_KERNEL = (
-    "PyTorch opens the other process's memory for the GPU alone on which it lies, so that a kernel of another "
-    "GPU, which a strided copy is, must not touch it (pytorch/pytorch#64504)"
+    "PyTorch opens the other process's memory only for the GPU on which it lies, so a kernel of another "
+    "GPU, such as a strided copy, must not access it (pytorch/pytorch#64504)"
 )
 Enqueue = Callable[[], object]
 
 
 class Copies(Player):
-    """Who enqueues copies into a stream, and finishes it. `first` is whose times are told; others may have to take part."""
+    """Enqueues copies into a stream, and finishes it. `first` reports the times; others may have to take part."""
 
     first = True
     takes_part = True
 
     def out(self, nbytes: int) -> Enqueue:
-        """A copy from here to there, which each call enqueues."""
+        """Returns a function that enqueues a copy from here to there."""
         raise NotImplementedError
 
     def finish(self) -> None:
         raise NotImplementedError
 
     def meet(self) -> None:
-        """Both ranks are there, if both are needed."""
+        """Waits for the other rank, if both are needed."""
 
     def timed(self, enqueue: Enqueue, times: int) -> float:
         begin = time.perf_counter()
@@ -89,7 +90,7 @@ class Copies(Player):
 
 
 class Raw(Copies):
-    """cuMemcpyPeerAsync in one process: what the driver and the link give, without notification or list."""
+    """cuMemcpyPeerAsync in one process: the speed of the driver and the link, without notification or list."""
 
     def __init__(
         self, link: Link, gpus: tuple[int, int], arena_nbytes: int, library: Any = None
@@ -103,7 +104,7 @@ class Raw(Copies):
         self._near = self._here.allocate(arena_nbytes)
         self._far = self._there.allocate(arena_nbytes)
         self._streams = self._here.stream(), self._there.stream()
-        self.both(8, 1)  # what is set up at the first use is not timed
+        self.both(8, 1)  # set-up at the first use is not timed
 
     def perform(self, order: Order) -> Any:
         if block := BLOCK_TESTS.get(order.test):
@@ -133,7 +134,7 @@ class Raw(Copies):
         return self._each([(row, row + last, HALO_NBYTES) for row in rows], times)
 
     def _move(self, offset: int, place: int, nbytes: int) -> Enqueue:
-        """A copy from here to there, from and to these offsets in the two halves."""
+        """Copies from here to there, from and to these offsets in the two halves."""
         target = self._there, self._far + self._half + place
         return self._streams[0].copier(target, (self._here, self._near + offset), nbytes)
 
@@ -152,7 +153,7 @@ class Raw(Copies):
 
 
 def torch_with_gpus() -> Any:
-    """The module, in a process of its own. Raises PeerFailed where it is missing or sees no GPU."""
+    """Imports PyTorch in a worker process. Raises PeerFailed if it is missing or sees no GPU."""
     os.environ.update(SAFE)
     torch = require_module("torch", INSTALL)
     if not torch.cuda.is_available():
@@ -177,8 +178,8 @@ class Torch(Copies):
         card = pickle.dumps(reductions.reduce_tensor(self._near))  # bytes: no torch in the parent
         rebuild, arguments = pickle.loads(link.exchange(card)[1 - link.rank])
         self._far = rebuild(*arguments)
-        # PyTorch lets a GPU reach the other's memory at the first copy that way. Once both do, either of
-        # them can carry out a copy between the two; until then it may go through the host.
+        # PyTorch enables a GPU's access to the other's memory at the first copy in that direction. Once both have
+        # access, either of them can copy between the two; until then a copy may go through the host.
         for copy in (self.out(8), self._back(8)):
             self.timed(copy, 1)
         link.exchange(None)
@@ -187,7 +188,7 @@ class Torch(Copies):
         return {"torch": self._torch.__version__}
 
     def close(self) -> None:
-        """Each lets go of the other's memory before either frees its own."""
+        """Each releases the other's memory before either frees its own."""
         self._torch.cuda.synchronize()
         del self._far
         self._link.exchange(None)
@@ -243,7 +244,7 @@ class Nccl(Copies):
         for act in self._acts(8):  # makes the connection
             act()
         self.finish()
-        self.both(8, 1)  # what is set up at the first use is not timed
+        self.both(8, 1)  # set-up at the first use is not timed
         link.exchange(None)
 
     def facts(self) -> dict[str, str]:
@@ -253,7 +254,7 @@ class Nccl(Copies):
         self._dist.destroy_process_group()
 
     def _acts(self, nbytes: int) -> list[Enqueue]:
-        """A ball out and back."""
+        """Send a ball and receive it back."""
         outbox, inbox, other = self._outbox[:nbytes], self._inbox[:nbytes], self._other
         acts = [lambda: self._dist.send(outbox, other), lambda: self._dist.recv(inbox, other)]
         return acts if self.first else acts[::-1]
@@ -276,13 +277,13 @@ class Nccl(Copies):
 
         def exchange() -> None:
             for work in dist.batch_isend_irecv(operations):
-                work.wait()  # orders the stream behind it, not this thread
+                work.wait()  # orders the stream after it, without blocking this thread
 
         self.meet()
         return self.timed(exchange, times)
 
     def stream_notify(self, nbytes: int, times: int) -> Found:
-        """A ping-pong of ROUNDS, enqueued ahead: a spinning kernel holds rank 0's stream back meanwhile."""
+        """A ping-pong of ROUNDS, enqueued ahead, while a spinning kernel blocks rank 0's stream."""
         acts = self._acts(nbytes)
 
         def enqueue() -> float:

@@ -1,4 +1,4 @@
-"""What `zerohop bench p2p` measures between GPUs: tests, sizes, and how much memory that takes."""
+"""What `zerohop bench p2p` measures between GPUs: tests, sizes, and the memory for them."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ QUICK_SIZES = (8, 4 * KIB, 64 * KIB, MIB, 16 * MIB, 256 * MIB)
 SIZED_TESTS = ("write_latency", "write", "read", "both")
 BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_16k": 16 * KIB, "write_many_64k": 64 * KIB}
 BLOCKS_NBYTES = 64 * MIB  # of a write_many: 16384 blocks of 4 KiB, 4096 of 16 KiB, 1024 of 64 KiB
-HALO_NBYTES, HALO_PITCH = 64, 4 * KIB  # of a row: bytes that move, and all
+HALO_NBYTES, HALO_PITCH = 64, 4 * KIB  # per row: bytes that move, and total
 HALO_TOTAL = 8192 * HALO_NBYTES
-MAPPING_NBYTES = GIB  # of an allocation that is mapped, unless memory is short
-MAPPINGS = 5  # allocations that are mapped, one after the other
-POSTS = 32  # posted under one reading of the clock, and then waited for
+MAPPING_NBYTES = GIB  # size of the mapped allocation, unless memory is short
+MAPPINGS = 5  # allocations to map, one after the other
+POSTS = 32  # posted per clock reading, and then waited for
 BATCHES = 50
-# Of a stream-to-stream ping-pong, all enqueued ahead: at most four operations each, of the thousand or so
-# that a stream takes before the driver makes its caller wait.
+# Rounds of a stream-to-stream ping-pong, all enqueued ahead: at most four operations each. A stream takes
+# about a thousand before the driver blocks the caller.
 ROUNDS = 64
-SHARE_OF_FREE = 0.7  # of a GPU's memory, for the arenas of all contenders together
+SHARE_OF_FREE = 0.7  # part of a GPU's free memory, for the arenas of all contenders together
 
 
 def gpu_plan(options: Options, free: int, gpus: int) -> Plan:
-    """`free`: bytes that the GPU with the least of them has. With one GPU it holds both sides' arenas."""
+    """`free`: free bytes of the fuller GPU. A single GPU holds both sides' arenas."""
     arenas = (1 + len(options.peers)) * (2 if gpus == 1 else 1)
     return make_plan(options, free * SHARE_OF_FREE / arenas / 2, QUICK_SIZES)
 
 
 def mapping_nbytes(free: int) -> int:
-    """At most half of what the arenas leave: the rest is for contexts."""
+    """At most half of the memory outside the arenas: the rest is for contexts."""
     return min(MAPPING_NBYTES, int(free * (1 - SHARE_OF_FREE) / 2))
 
 
 def arena_nbytes(plan: Plan) -> int:
-    """Of one side: a half that is read from and one that is written."""
+    """Size for one side: a half to read from and a half to write to."""
     return 2 * max(*plan.sizes, BLOCKS_NBYTES, HALO_TOTAL // HALO_NBYTES * HALO_PITCH)
 
 
 def steps(plan: Plan, mapped: int) -> list[Step]:
-    """mapped: bytes of an allocation that is mapped."""
+    """mapped: bytes of the mapped allocation."""
     found = [plan.step(test, nbytes) for nbytes in plan.sizes for test in SIZED_TESTS]
     found += [plan.step(test, BLOCKS_NBYTES) for test in BLOCK_TESTS]
     found += [plan.step("halo", HALO_TOTAL), plan.step("post_write", 8)]
@@ -50,5 +50,5 @@ def steps(plan: Plan, mapped: int) -> list[Step]:
 
 
 def places(count: int) -> npt.NDArray[np.int64]:
-    """Where each of `count` blocks goes: the same disorder for everybody."""
+    """The place of each of `count` blocks: the same permutation for all contenders."""
     return np.random.default_rng(count).permutation(count)

@@ -1,10 +1,10 @@
 """zerohop from stream to stream: write + notify to a stream of the other process and back, enqueued ahead.
 
-A wait in a stream is a kernel that runs until its notification comes. CUDA may hold up meanwhile what
-loads kernels, registers or maps memory in that process, so each measurement does all of it once before.
-And nothing that is needed to go on may stand behind a wait: a notification of the CPU comes behind every
-write before it, those in streams too, so the gate is opened by a write in a stream of its own. Should a
-wait be in vain nevertheless, its bound ends it, and the stream drains.
+A wait in a stream is a kernel that runs until its notification comes. Meanwhile CUDA may block calls that
+load kernels, register or map memory in that process, so each measurement does all of this once before.
+Nothing that is needed to continue may be queued behind a wait. A notification of the CPU follows every earlier
+write, including those in streams, so a write in a separate stream opens the gate. If a
+wait is in vain nevertheless, its bound ends it, and the stream drains.
 """
 
 from __future__ import annotations
@@ -22,26 +22,26 @@ from zerohop.bench.workers import together
 from zerohop.local import Link
 
 BALL, GATE = 1, 2  # notification slots
-OPEN_S = 10.0  # bound of the waits that last while both sides enqueue
-BALL_S = 0.5  # bound of the others: the ball is on its way, or in its turn of a GPU that two share
-DRAIN_S = 2 * OPEN_S + ROUNDS * BALL_S  # then every wait has ended, be it by its bound
+OPEN_S = 10.0  # bound of the waits during which both sides enqueue
+BALL_S = 0.5  # bound of the others: the ball is on its way, or waits for its turn on a shared GPU
+DRAIN_S = 2 * OPEN_S + ROUNDS * BALL_S  # after this every wait has ended, if only by its bound
 
 
 class Enqueued(NamedTuple):
-    begin: Event  # behind the gate
+    begin: Event  # after the gate
     end: Event
-    posts: list[float]  # seconds of each write's call
+    posts: list[float]  # seconds of each call of write
     kept: list[zh.Transfer]  # writes and waits
 
 
 class PingPong:
-    """Rank 0 throws first, when rank 1 opens the gate before which its stream stands."""
+    """Rank 0 throws first, when rank 1 opens the gate at which rank 0's stream waits."""
 
     def __init__(self, link: Link, side: Side, gpu: Gpu) -> None:
         self._link = link
         self._side = side
         self._stream = gpu.stream()
-        self._aside = gpu.stream()  # in no order with the other
+        self._aside = gpu.stream()  # not ordered with the other
 
     def measure(self, nbytes: int) -> dict[str, float]:
         """{"one_way": s, "per_call": s of host time}. Raises PeerFailed in both ranks."""
@@ -56,7 +56,7 @@ class PingPong:
         return {"one_way": one_way, "per_call": statistics.median(enqueued.posts)}
 
     def _warm_up(self, source: zh.Memory, target: zh.RemoteMemory) -> None:
-        """Everything once, each wait for what has come already."""
+        """Does everything once; each wait is for a notification that has already arrived."""
         for slot in (BALL, GATE):
             self._side.endpoint.reset_notify(slot)
         self._link.exchange(None)
@@ -92,7 +92,7 @@ class PingPong:
         return Enqueued(begin, self._stream.event(), posts, kept)
 
     def _play(self, source: zh.Memory, target: zh.RemoteMemory, enqueued: Enqueued) -> float:
-        """Seconds of one way."""
+        """Seconds one way."""
         if not self._side.first:
             enqueued.kept.append(self._open(source, target))
         self._stream.wait(DRAIN_S)

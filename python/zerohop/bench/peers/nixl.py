@@ -1,6 +1,6 @@
-"""The peer "nixl": NVIDIA's transfer library, by its UCX backend from host memory to host memory.
+"""The peer "nixl": NVIDIA's transfer library, with its UCX backend, from host memory to host memory.
 
-Each measurement prepares its transfer once and posts it again and again, as NIXL is meant to be used.
+Each measurement prepares its transfer once and posts it again and again, as NIXL is designed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zerohop.local import Link
 
 BOUND_S = 60.0
 MEMORY = "DRAM"
-LOOKS = 1024  # at what is awaited, between two looks at the clock
+LOOKS = 1024  # polls between two clock readings
 
 
 class Nixl(Player):
@@ -47,14 +47,14 @@ class Nixl(Player):
         return {"nixl": metadata.version("nixl")}
 
     def close(self) -> None:
-        """In order: NIXL does not survive an exit with memory that is registered."""
+        """In this order: NIXL crashes at exit if memory is still registered."""
         self._agent.remove_remote_agent(self._other)
         self._link.exchange(None)
         self._agent.deregister_memory(self._registered)
         del self._agent
 
     def latency(self, nbytes: int, times: int) -> Sequence[float]:
-        """Of a write with a notification behind it, which NIXL sends when it is asked how the write is."""
+        """Seconds of a write and its notification, which NIXL sends when the state of the write is polled."""
         transfer = self._prepare("WRITE", nbytes)
 
         def throw() -> None:
@@ -73,7 +73,7 @@ class Nixl(Player):
         return self._stream("READ", nbytes, times)
 
     def _prepare(self, operation: str, nbytes: int) -> Any:
-        """From the first half to the other side's second half, or back from its first."""
+        """Prepares a transfer from the first half to the other side's second half, or back from its first."""
         here, there = self._arena.ctypes.data, self._far
         if operation == "WRITE":
             there += self._half

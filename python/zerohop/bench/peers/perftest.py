@@ -1,4 +1,4 @@
-"""perftest, of linux-rdma: ib_write_bw, ib_write_lat and the like, two processes on one device of libibverbs."""
+"""perftest, of linux-rdma: ib_write_bw, ib_write_lat and the like, two processes on one libibverbs device."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zerohop.bench.programs import (
 
 PACKAGE = "perftest"
 UNIT = 1 << 20  # its "MB/sec" are 2**20 bytes a second
-MOST, LEAST = 20_000, 5  # of one run: its tools refuse fewer than 5
-SOFT = "soft"  # how devices of the package itself begin
-LATENCIES = {  # ours: the program; each with the same halves of round trips or whole ones
+MOST, LEAST = 20_000, 5  # per run: its tools refuse fewer than 5
+SOFT = "soft"  # prefix of the package's own devices
+LATENCIES = {  # our test: the program; both count half round trips, or both whole ones
     "ping_pong_latency": "ib_write_lat",
     "read_latency": "ib_read_lat",
     "fetch_add_latency": "ib_atomic_lat",
 }
-BANDWIDTHS = {  # and its queue pairs
+BANDWIDTHS = {  # program and its queue pairs
     "write": ("ib_write_bw", 1),
     "read": ("ib_read_bw", 1),
     "send": ("ib_send_bw", 1),
@@ -39,11 +39,11 @@ class Perftest:
         self._options += ["-m", str(device.mtu), "-i", str(device.port)]
 
     def run(self, placement: str, program: str, nbytes: int, times: int, *more: str) -> list[float]:
-        """The figures of the one row that its table has, behind the size and the number."""
+        """The figures in the single row of its table, after the size and the number."""
         port = free_port()
         line = [require_program(program, PACKAGE), *self._options, *more]
         line += ["-n", str(times), "-p", str(port)]
-        if program != "ib_atomic_lat":  # whose size is 8
+        if program != "ib_atomic_lat":  # its size is always 8
             line += ["-s", str(nbytes)]
         said = run_pair(line, [*line, "127.0.0.1"], port, placement)
         return parse(said, program, nbytes, times)
@@ -87,7 +87,7 @@ class Perftest:
 
 
 def contender(name: str) -> Programs:
-    """On the device of that name. It says why not where that is none of libibverbs."""
+    """The contender on the named device. It reports a reason if that is not a libibverbs device."""
     if name.startswith(SOFT):
         return Programs("perftest", partial(_refuse, name), {})
     runs = Perftest(verbs.Device(name))
@@ -102,7 +102,7 @@ def contender(name: str) -> Programs:
 
 
 def _refuse(name: str) -> Found:
-    raise PeerFailed(f"its programs run on devices of libibverbs, of which {name} is none")
+    raise PeerFailed(f"its programs run on libibverbs devices, and {name} is not one")
 
 
 def version() -> str:
@@ -110,7 +110,7 @@ def version() -> str:
 
 
 def parse(text: str, program: str, nbytes: int, times: int) -> list[float]:
-    """The row that begins with the size; the number of several queue pairs is that of all of them."""
+    """Finds the row that begins with the size; the number is the total over all queue pairs."""
     for row in text.splitlines():
         words = row.split()
         if len(words) < 4 or words[0] != str(nbytes) or not words[1].isdecimal():

@@ -17,13 +17,13 @@ from zerohop.local import Link
 
 BOUND_S = 60.0
 INSTALL = "pip install torch"
-# All ranks are on this machine, whose name may lead nowhere.
+# All ranks are on this machine, whose host name may not resolve.
 LOOPBACK = ("GLOO_SOCKET_IFNAME", "lo")
 SETTINGS = "=".join(LOOPBACK)
 
 
 class Gloo(Job):
-    """Of two ranks, `send` and `send_latency`, too: between halves of so many bytes."""
+    """With two ranks also `send` and `send_latency`, between halves of so many bytes."""
 
     def __init__(self, link: Link, arena_nbytes: int = 128) -> None:
         os.environ.setdefault(*LOOPBACK)
@@ -78,12 +78,12 @@ class Gloo(Job):
 
 
 class TorchShared(Player):
-    """Into a tensor of the other process, in shared memory (torch.multiprocessing)."""
+    """Copies into a tensor of the other process, in shared memory (torch.multiprocessing)."""
 
     def __init__(self, link: Link, arena_nbytes: int) -> None:
         self._torch = require_module("torch", INSTALL)
         multiprocessing = require_module("torch.multiprocessing", INSTALL)
-        # Named, so that the name alone is sent; by descriptor the processes would have to be relatives.
+        # Shared by name: descriptors would require related processes.
         multiprocessing.set_sharing_strategy("file_system")
         self._link = link
         self._first = link.rank == 0
@@ -91,7 +91,7 @@ class TorchShared(Player):
         self._near = self._torch.zeros(arena_nbytes, dtype=self._torch.uint8).share_memory_()
         card = bytes(ForkingPickler.dumps(self._near))  # bytes: no torch in the parent
         self._far = pickle.loads(link.exchange(card)[1 - link.rank])
-        self._far[self._half :].fill_(0)  # touches every page that is written
+        self._far[self._half :].fill_(0)  # touches every page of the target
         link.exchange(None)
 
     def facts(self) -> dict[str, Any]:
@@ -115,12 +115,12 @@ class TorchShared(Player):
         return self._copies(target, self._far[:nbytes], times)
 
     def _copies(self, target: Any, source: Any, times: int) -> float:
-        """Each is done when it returns."""
+        """Each copy is done when it returns."""
         return stream_seconds(partial(target.copy_, source), times, 1, id) if self._first else 0.0
 
 
 def begin_group(dist: Any, backend: str, link: Link, bound: float) -> None:
-    """The ranks of the link meet at a port of rank 0 that the system chooses."""
+    """Connects the ranks of the link at a port of rank 0 that the system chooses."""
     first = link.rank == 0
     wait = timedelta(seconds=bound)
     make = partial(dist.TCPStore, "127.0.0.1", timeout=wait, wait_for_workers=False)

@@ -24,12 +24,12 @@ UCP_TESTS = {"latency": "ucp_put_lat", "write": "ucp_put_bw", "read": "ucp_get",
 UCT_TESTS = {"latency": "put_lat", "write": "put_bw", "read": "get"}
 UNIT = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
 FEW, MOST = 3, 50_000  # iterations
-QUICK_RANKS, FULL_RANKS = (50, 99), (50, 90, 99)  # percentiles of a latency: a run each
+QUICK_RANKS, FULL_RANKS = (50, 99), (50, 90, 99)  # percentiles of a latency: one run each
 
 
 @dataclass(frozen=True)
 class Way:
-    """What carries the bytes, and what ucx_perftest calls our tests there."""
+    """A UCX transport, and ucx_perftest's names for our tests on it."""
 
     name: str
     environment: Mapping[str, str]
@@ -38,19 +38,19 @@ class Way:
 
     @property
     def settings(self) -> str:
-        """What makes UCX go this way."""
+        """The environment that selects this transport."""
         chosen = (f"{name}={text}" for name, text in self.environment.items())
         return " ".join((*chosen, *self.options))
 
 
 TCP = Way("tcp", {"UCX_TLS": "tcp", "UCX_NET_DEVICES": "lo"}, UCP_TESTS)
 POSIX = Way("posix,cma", {"UCX_TLS": "posix,cma"}, UCP_TESTS)  # memory that UCX maps
-# Below UCP, which copies to plain memory through a buffer instead (1.13).
+# Below UCP, because UCP copies to plain memory through a buffer (1.13).
 CMA = Way("cma", {}, UCT_TESTS, ("-x", "cma", "-d", "memory", "-D", "zcopy"))
 
 
 def contender(way: Way, quick: bool, ours: Mapping[str, str] | None = None) -> Programs:
-    """ours: by our test's name that of this file; "latency" is a half round trip of put."""
+    """ours: maps names of our tests to those of this file; "latency" is a half round trip of put."""
     ranks = QUICK_RANKS if quick else FULL_RANKS
     names = ours or {test: test for test in way.tests}
     tests = {
@@ -75,7 +75,7 @@ def latency(
 ) -> Found:
     """Half round trips: {"mean": s, "p50": s, ...}.
 
-    Of messages so large that only a few fit into `seconds`, only the first percentile is taken.
+    If only a few messages fit into `seconds`, only the first percentile is taken.
     """
     found: Found = {}
     for rank in ranks:
@@ -88,9 +88,9 @@ def latency(
 
 
 def bandwidth(way: Way, test: str, nbytes: int, seconds: float, placement: str = FREE) -> Found:
-    """Over the whole of a run of about `seconds`.
+    """Bandwidth over a whole run of about `seconds`.
 
-    It prints two decimals: of few small messages on a busy machine nothing is left but their time.
+    It prints two decimals: for few small messages on a busy machine only the time is usable.
     """
     found = _run_for(way, test, nbytes, seconds, 50, placement)
     return {"bandwidth": found["overall_bw"] * UNIT or nbytes / (found["overall_lat"] * 1e-6)}
@@ -110,7 +110,7 @@ def parse(text: str) -> dict[str, float]:
 
 
 def first_iterations(nbytes: int) -> int:
-    """As few as show the pace: on a busy machine UCX may need a minute for one put of 1 GiB."""
+    """Just enough to find the pace: on a busy machine UCX may need a minute for one put of 1 GiB."""
     if nbytes <= MIB:
         return 20
     return FEW if nbytes <= LARGE_NBYTES else 1

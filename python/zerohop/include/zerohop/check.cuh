@@ -1,11 +1,11 @@
-// What is refused before anything is done. A kernel has nobody to throw at: each call says so.
+// Checks of arguments. A kernel cannot throw, so each call returns a Status.
 #pragma once
 
 #include "zerohop/types.h"
 
 namespace zerohop::device {
 
-// The sizes are often the same for all of a kernel's calls: what is subtracted is, too.
+// The sizes are often the same in all calls of a kernel; the compiler then reuses the difference.
 __device__ inline bool fits(u64 offset, u64 nbytes, u64 whole) {
   return nbytes <= whole && offset <= whole - nbytes;
 }
@@ -29,7 +29,7 @@ __device__ inline Status check_element(const Queue& queue, u32 right, u64 offset
   return (queue.remote + offset) % size == 0 ? Status::ok : Status::misaligned;
 }
 
-// Adapters have atomics of 64 bits alone.
+// Adapters have only 64-bit atomics.
 __device__ inline Status check_atomic(const Queue& queue, u64 offset, u64 size) {
   if (queue.way == Way::ring && size != sizeof(u64)) return Status::not_allowed;
   return check_element(queue, kAtomics, offset, size);

@@ -1,6 +1,6 @@
 // How a team copies bytes: with the widest accesses that both addresses allow, and several of them
-// under way in each thread; that is what keeps an NVLink full. Small copies take few instructions,
-// of which a thread issues but one in two or three nanoseconds. Plain C++ for tests, which call it
+// in flight per thread, which keeps an NVLink full. Small copies take few instructions, because
+// a thread issues only one in two or three nanoseconds. Plain C++ for tests, which call it
 // for one thread of a team after the other.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace zerohop::device {
 #define ZEROHOP_UNROLL _Pragma("unroll")
 using Sixteen = uint4;
 using Eight = uint2;
-// No hint that nothing is used twice (.cs): what the kernel has just written is in the caches, and
+// No streaming hint (.cs): the data that the kernel has just written is in the caches, and
 // puts of 8 bytes would take twice as long.
 template <typename T>
 __device__ T load_at(const T* at) {
@@ -32,7 +32,7 @@ struct alignas(8) Eight {
 };
 template <typename T>
 T load_at(const T* at) {
-  if (reinterpret_cast<u64>(at) % sizeof(T) != 0) __builtin_trap();  // as a GPU does
+  if (reinterpret_cast<u64>(at) % sizeof(T) != 0) __builtin_trap();  // like a GPU
   T value;
   __builtin_memcpy(&value, at, sizeof value);
   return value;
@@ -44,12 +44,12 @@ void store_at(T* at, T value) {
 }
 #endif
 
-// `count` elements, at most kMost for each thread, whose first ones are `target` and `source`.
+// Copies `count` elements, at most kMost per thread; a thread's first ones are `target` and `source`.
 template <u32 kMost, typename Team, typename T>
 ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
   const u32 size = Team::size();
   const u32 rank = Team::rank();
-  T values[kMost] = {};  // of what has never a value, compilers keep the last call's
+  T values[kMost] = {};  // without initialisation compilers keep values of the last call
   ZEROHOP_UNROLL
   for (u32 k = 0; k < kMost; ++k) {
     if (rank + k * size < count) values[k] = load_at(source + k * size);
@@ -60,7 +60,7 @@ ZEROHOP_GPU void copy_few(T* target, const T* source, u32 count) {
   }
 }
 
-// kCount elements of each thread.
+// Copies kCount elements per thread.
 template <u32 kCount, typename Team, typename T>
 ZEROHOP_GPU void copy_round(T*& target, const T*& source) {
   const u32 size = Team::size();
@@ -73,7 +73,7 @@ ZEROHOP_GPU void copy_round(T*& target, const T*& source) {
   source += kCount * size;
 }
 
-// `count` elements of T, where both addresses are aligned for it.
+// Copies `count` elements of T; both addresses are aligned for it.
 template <typename T, typename Team>
 ZEROHOP_GPU void copy_as(u64 to, u64 from, u64 count) {
   const u32 size = Team::size();
@@ -88,8 +88,8 @@ ZEROHOP_GPU void copy_as(u64 to, u64 from, u64 count) {
   }
 }
 
-// What both addresses and the size are multiples of sizeof(T) for, and one access of each thread
-// does.
+// Copies and returns true if both addresses and the size are multiples of sizeof(T), and one access
+// per thread is enough.
 template <typename T, typename Team>
 ZEROHOP_GPU bool copy_at_once(u64 to, u64 from, u64 nbytes) {
   if ((to | from | nbytes) % sizeof(T) != 0 || nbytes > sizeof(T) * Team::size()) return false;
@@ -99,13 +99,13 @@ ZEROHOP_GPU bool copy_at_once(u64 to, u64 from, u64 nbytes) {
   return true;
 }
 
-// Bytes up to where the widest accesses that suit both are aligned, those, and what is left. A call
-// of its own: what it keeps in registers is no burden to the kernel around it.
+// Copies the bytes up to the alignment of the widest possible accesses, then those, then the rest. Not
+// inlined, so that its registers do not burden the kernel.
 template <typename Team>
 ZEROHOP_CALLED void copy_long(u64 to, u64 from, u64 nbytes) {
   using Byte = unsigned char;
   const u64 differ = (to ^ from) | sizeof(Sixteen);
-  const u64 width = differ & (~differ + 1);  // its lowest bit
+  const u64 width = differ & (~differ + 1);  // the lowest bit
   const u64 ahead = (~to + 1) & (width - 1);
   const u64 head = ahead < nbytes ? ahead : nbytes;
   const u64 body = width == 1 ? 0 : (nbytes - head) & ~(width - 1);

@@ -1,4 +1,4 @@
-// CRC32C (Castagnoli; RFC 3720, appendix B.4) of bytes that several threads look at: each takes a
+// CRC32C (Castagnoli; RFC 3720, appendix B.4) of bytes that several threads share: each takes a
 // part, and the parts are added up. Bit 31 of a word is the coefficient of x**0.
 #pragma once
 
@@ -19,7 +19,7 @@ ZEROHOP_BOTH constexpr u32 multiply(u32 a, u32 b) {
   return product;
 }
 
-// What is left of a state when so many bytes of zeros have followed.
+// The state after this number of zero bytes.
 ZEROHOP_BOTH constexpr u32 shift(u32 state, u64 nbytes) {
   u32 power = u32{1} << 23;  // x**8
   for (; nbytes != 0; nbytes >>= 1) {
@@ -29,7 +29,7 @@ ZEROHOP_BOTH constexpr u32 shift(u32 state, u64 nbytes) {
   return state;
 }
 
-// The state behind those bytes.
+// The state after those bytes.
 ZEROHOP_BOTH inline u32 update(u32 state, const unsigned char* bytes, u64 nbytes) {
   u64 i = 0;
   if (reinterpret_cast<u64>(bytes) % sizeof(u32) == 0) {
@@ -45,14 +45,14 @@ ZEROHOP_BOTH inline u32 update(u32 state, const unsigned char* bytes, u64 nbytes
   return state;
 }
 
-// What the `rank`-th of `size` threads adds to the state of all bytes.
+// The contribution of thread `rank` of `size` to the state of all bytes.
 ZEROHOP_BOTH inline u32 part(u64 address, u64 nbytes, u32 rank, u32 size) {
   constexpr u64 kAligned = 16;
   const u64 each = ((nbytes + size - 1) / size + kAligned - 1) / kAligned * kAligned;
   const u64 begin = rank * each < nbytes ? rank * each : nbytes;
   const u64 end = nbytes - begin < each ? nbytes : begin + each;
   const auto* const bytes = reinterpret_cast<const unsigned char*>(address + begin);
-  // The first part begins with the state that every CRC32C does.
+  // The first part starts with the initial state of CRC32C.
   const u32 state = update(rank == 0 ? ~u32{0} : 0, bytes, end - begin);
   return shift(state, nbytes - end);
 }

@@ -1,4 +1,4 @@
-// Communication by kernels themselves: put, get, notify and wait.
+// Communication by kernels: put, get, notify and wait.
 //
 //   #include <zerohop/device.cuh>   // nvcc or NVRTC: -I$(python -c "import zerohop;
 //   print(zerohop.include_dir())")
@@ -16,23 +16,23 @@
 //
 // A Queue is one local array, one array of a Peer and the way between them; a Board is the slots of
 // this process. Both are plain values, made on the host by Peer.device_queue() and
-// Endpoint.device_board(). Each call is made by a team: a Thread, a Warp or a Block, all of whose
+// Endpoint.device_board(). A team makes each call: a Thread, a Warp or a Block, all of whose
 // threads call it with the same arguments and get the same Status; nothing traps. Offsets are bytes
 // into the arrays and are checked against them. Several teams and kernels may use one Queue.
 //
-// Two ways lie behind the same calls. Where the Peer's memory is mapped (one host, NVLink or PCIe)
-// the threads of the team copy by themselves, and what a call began is done when it returns.
-// Elsewhere the first thread writes entries into a ring, which an adapter or a thread of the host
-// carries out: the source must stay as it is, and what is got is there, only once flush() or wait()
-// has said so; threads of one warp that call at once post together.
+// The calls work in one of two ways. If the Peer's memory is mapped (one host, NVLink or PCIe)
+// the threads of the team copy, and the operation is done when the call returns.
+// Otherwise the first thread writes entries into a ring, which an adapter or a host thread
+// executes. Then the source must not change, and the data of a get is not there, until flush() or
+// wait() has returned ok; threads of one warp that call at the same time post together.
 //
-// Order. What the threads of a team wrote to the local array before a call is sent only if the team
-// has synchronised since. Puts are in no order among each other. notify() and put_notify() make
-// everything that the calling team has put before with this queue visible ahead of the value, to
-// GPUs and CPUs, and also what other teams have put with it that it has synchronised with (mapped:
-// a fence of the system by the first thread, behind the team's barrier; PTX memory model:
-// cumulativity. A ring: entries are carried out in their order). A wait that finds a value acquires
-// it: all threads of the team then see that data.
+// Order. Writes of the team's threads to the local array are sent only if the team
+// has synchronised between them and the call. Puts have no order among each other. notify() and
+// put_notify() make all earlier puts of the calling team with this queue visible before the value,
+// to GPUs and CPUs, and also the puts of other teams with it that the team has synchronised with
+// (mapped: a system fence by the first thread, after the team's barrier; PTX memory model:
+// cumulativity. A ring: entries are executed in order). A wait that finds a value acquires
+// it: all threads of the team then see the data.
 #pragma once
 
 #if defined(__cplusplus) && __cplusplus < 201703L
@@ -48,13 +48,13 @@
 
 namespace zerohop::device {
 
-// As long as the queue was made to wait (Peer.device_queue: timeout).
+// The timeout of the queue (Peer.device_queue).
 constexpr u64 kPatience = ~u64{0};
 
-// Copies `nbytes` from the local array into the remote one. The source may be written again, and
-// the data is placed, when flush() has returned or wait() for the ticket; that it is placed may be
-// told to the Peer by a notification. Status: ok, not_allowed, out_of_bounds; of a ring timed_out
-// (it has no room), failed: nothing or a part was begun.
+// Copies `nbytes` from the local array into the remote one. After flush(), or wait() for the
+// ticket, the source may be written again and the data is in place; a notification can then
+// announce that to the Peer. Status: ok, not_allowed, out_of_bounds; for a ring timed_out (it has
+// no room), failed: nothing or a part was begun.
 template <typename Team = Thread>
 __device__ Status put(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                       Ticket* ticket = nullptr) {
@@ -68,8 +68,8 @@ __device__ Status put(const Queue& queue, u64 remote_offset, u64 local_offset, u
   return status;
 }
 
-// One element, by the calling thread: T of 1, 2, 4 or 8 bytes, at an offset that is a multiple of
-// its size. Status: as put(), misaligned.
+// Puts one element, from the calling thread: T of 1, 2, 4 or 8 bytes, at an offset that is a
+// multiple of its size. Status: as put(), misaligned.
 template <typename T>
 __device__ Status put_value(const Queue& queue, u64 remote_offset, T value,
                             Ticket* ticket = nullptr) {
@@ -84,9 +84,9 @@ __device__ Status put_value(const Queue& queue, u64 remote_offset, T value,
   return status;
 }
 
-// Copies from the remote array into the local one: there when flush() has returned, or wait() for
-// the ticket; where it is mapped already when the call has and the team has synchronised. Status:
-// as put().
+// Copies from the remote array into the local one. The data is there after flush(), or wait() for
+// the ticket; if the memory is mapped, once the call has returned and the team has synchronised.
+// Status: as put().
 template <typename Team = Thread>
 __device__ Status get(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                       Ticket* ticket = nullptr) {
@@ -100,9 +100,9 @@ __device__ Status get(const Queue& queue, u64 remote_offset, u64 local_offset, u
   return status;
 }
 
-// Puts `value`, not 0, into a slot of the Peer's board, behind what the team has put (see Order).
-// One writer a slot: a later value replaces one that nobody has taken. Status: ok, bad_slot; of a
-// ring timed_out, failed.
+// Puts `value`, not 0, into a slot of the Peer's board, after the team's puts (see Order).
+// Use one writer per slot: a later value replaces one that nobody has taken. Status: ok, bad_slot;
+// for a ring timed_out, failed.
 template <typename Team = Thread>
 __device__ Status notify(const Queue& queue, u32 slot, u32 value, Ticket* ticket = nullptr) {
   const Status status = check_note(queue, slot, value);
@@ -114,8 +114,8 @@ __device__ Status notify(const Queue& queue, u32 slot, u32 value, Ticket* ticket
   return status;
 }
 
-// put() and notify() in one. Status: ok, not_allowed, out_of_bounds, bad_slot; of a ring timed_out,
-// failed.
+// put() and notify() in one. Status: ok, not_allowed, out_of_bounds, bad_slot; for a ring
+// timed_out, failed.
 template <typename Team = Thread>
 __device__ Status put_notify(const Queue& queue, u64 remote_offset, u64 local_offset, u64 nbytes,
                              u32 slot, u32 value, Ticket* ticket = nullptr) {
@@ -130,8 +130,9 @@ __device__ Status put_notify(const Queue& queue, u64 remote_offset, u64 local_of
   return status;
 }
 
-// Waits until what the ticket stands for, and all before it, is done, at most that long (0: one
-// look). Status: ok, timed_out, failed (an entry of the ring has; DeviceQueue.error tells why).
+// Waits until the operation of the ticket, and all before it, are done, at most that long (0: one
+// check). Status: ok, timed_out, failed (an entry of the ring has failed; DeviceQueue.error has the
+// reason).
 template <typename Team = Thread>
 __device__ Status wait(const Queue& queue, Ticket ticket, u64 nanoseconds = kPatience) {
   if (queue.way == Way::ring) return ring::wait<Team>(queue, &ticket, nanoseconds);
@@ -139,7 +140,7 @@ __device__ Status wait(const Queue& queue, Ticket ticket, u64 nanoseconds = kPat
   return Status::ok;
 }
 
-// The same for all that the team has begun with this queue.
+// The same for all operations that the team has begun with this queue.
 template <typename Team = Thread>
 __device__ Status flush(const Queue& queue, u64 nanoseconds = kPatience) {
   if (queue.way == Way::ring) return ring::wait<Team>(queue, nullptr, nanoseconds);
@@ -147,11 +148,12 @@ __device__ Status flush(const Queue& queue, u64 nanoseconds = kPatience) {
   return Status::ok;
 }
 
-// Adds to a word of the remote array, T is an integer of 4 or 8 bytes, and sets `old` to what was
-// there. By the calling thread, which waits for it; atomic with atomics of CPUs and other GPUs
-// where mapped, of a ring with those of adapters as they tell (Peer.fetch_add); orders nothing.
-// Status: ok, not_allowed (also where the GPUs have no native atomics between them, and for 4 bytes
-// by a ring), out_of_bounds, misaligned; of a ring timed_out (it may still happen), failed.
+// Adds to a word of the remote array, T is an integer of 4 or 8 bytes, and sets `old` to its old
+// value. Called by one thread, which waits for it. If mapped, atomic with respect to atomics of
+// CPUs and other GPUs; with a ring, to those of adapters as they guarantee (Peer.fetch_add). Orders
+// nothing. Status: ok, not_allowed (also if the GPUs have no native atomics between them, and for 4
+// bytes with a ring), out_of_bounds, misaligned; for a ring timed_out (it may still happen),
+// failed.
 template <typename T>
 __device__ Status fetch_add(const Queue& queue, u64 offset, T value, T* old = nullptr) {
   Status status = check_atomic(queue, offset, sizeof(T));
@@ -168,7 +170,7 @@ __device__ Status fetch_add(const Queue& queue, u64 offset, T value, T* old = nu
   return status;
 }
 
-// Sets a word to `desired` where it is `expected`; otherwise as fetch_add().
+// Sets a word to `desired` if it is `expected`; everything else as in fetch_add().
 template <typename T>
 __device__ Status compare_swap(const Queue& queue, u64 offset, T expected, T desired,
                                T* old = nullptr) {
@@ -186,10 +188,10 @@ __device__ Status compare_swap(const Queue& queue, u64 offset, T expected, T des
   return status;
 }
 
-// Waits until one of `count` slots from `first` on is not empty, at most that long (0: one look).
-// Sets which one it was and its value, and empties it as `reset` says. Of several it is the first
-// one. What CPUs put is found a few microseconds later than what GPUs do. Status: ok, timed_out,
-// bad_slot, closed (the Endpoint was closed, or no peer is left that could notify).
+// Waits until one of `count` slots from `first` is not empty, at most that long (0: one check).
+// Returns the slot and its value, and empties it as `reset` says. Of several slots it takes the
+// first one. Values from CPUs are found a few microseconds later than those from GPUs. Status: ok,
+// timed_out, bad_slot, closed (the Endpoint was closed, or no peer is left that could notify).
 template <typename Team = Thread>
 __device__ Status wait_notify_any(const Board& board, u32 first, u32 count, u64 nanoseconds,
                                   u32* slot = nullptr, u32* value = nullptr,
@@ -213,7 +215,7 @@ __device__ Status wait_notify(const Board& board, u32 slot, u64 nanoseconds, u32
 }
 
 // put_notify() with the CRC32C of the data as the value (1 for 0): the source is read twice, and
-// must not change in between. Who waits for it by a CPU compares zh.crc32c(array). Status: as
+// must not change in between. A CPU that waits for it compares with zh.crc32c(array). Status: as
 // put_notify().
 template <typename Team = Thread>
 __device__ Status put_notify_checked(const Queue& queue, u64 remote_offset, u64 local_offset,
@@ -226,8 +228,8 @@ __device__ Status put_notify_checked(const Queue& queue, u64 remote_offset, u64 
                           ticket);
 }
 
-// Waits for that, and reads what has come: `nbytes` at an address of this GPU. Status: as
-// wait_notify(), corrupt (they are not those that were sent).
+// Waits for that, and checks the received data: `nbytes` at an address of this GPU. Status: as
+// wait_notify(), corrupt (the data differs from what was sent).
 template <typename Team = Thread>
 __device__ Status wait_notify_checked(const Board& board, u32 slot, const void* address, u64 nbytes,
                                       u64 nanoseconds) {
@@ -239,14 +241,14 @@ __device__ Status wait_notify_checked(const Board& board, u32 slot, const void* 
   return crc::as_value(checksum) == value ? Status::ok : Status::corrupt;
 }
 
-// Empties a slot and returns what was in it; 0: nothing was, or another thread took it.
+// Empties a slot and returns its value; 0: it was empty, or another thread took the value.
 __device__ inline u32 reset_notify(const Board& board, u32 slot) {
   u32 value = 0;
   wait_notify<Thread>(board, slot, 0, &value);
   return value;
 }
 
-// What lies in a slot, which stays as it is; 0: nothing.
+// Returns the value of a slot, without changing it; 0: empty.
 __device__ inline u32 peek_notify(const Board& board, u32 slot) {
   u32 value = 0;
   wait_notify<Thread>(board, slot, 0, &value, Reset::no);

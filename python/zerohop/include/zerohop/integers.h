@@ -1,13 +1,13 @@
-// Integers as <cstdint> has them on 64-bit Linux, which compilers at run time (NVRTC) come without.
+// The integers of <cstdint> on 64-bit Linux, which run-time compilers (NVRTC) lack.
 #pragma once
 
-// Of what kernels and the host both call.
+// For functions that kernels and the host call.
 #ifdef __CUDACC__
 #define ZEROHOP_BOTH __host__ __device__
 #else
 #define ZEROHOP_BOTH
 #endif
-// Of what kernels call, and tests on a CPU.
+// For functions that kernels call, and tests on a CPU.
 #ifdef __CUDACC__
 #define ZEROHOP_GPU __device__
 #define ZEROHOP_CALLED __noinline__ __device__

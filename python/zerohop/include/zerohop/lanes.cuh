@@ -1,5 +1,5 @@
-// How threads of a warp post together: those that call at once reserve as one, write their entries
-// side by side, and ring once.
+// How threads of a warp post together: threads that call at the same time reserve once, write their
+// entries side by side, and ring the doorbell once.
 #pragma once
 
 #include "zerohop/ring_words.cuh"
@@ -11,8 +11,8 @@ class LanePoster {
  public:
   explicit __device__ LanePoster(const SendRing& ring) : ring_(ring), user_(ring) {}
 
-  // As RingUser::post(). Of several lanes the last entry alone is signaled: the ticket of each is
-  // that of all.
+  // As RingUser::post(). With several lanes only the last entry is signaled: each gets the ticket
+  // of all.
   template <typename Fill>
   __device__ Status post(u32 count, u64 nanoseconds, Fill fill, Ticket& ticket) const {
     const u32 lanes = __match_any_sync(__activemask(), ring_.state + count);
@@ -28,7 +28,7 @@ class LanePoster {
     index = __shfl_sync(lanes, index, first);
     const u64 doorbell = write(index, rank * count, {count, whole}, fill);
     const u64 last = __shfl_sync(lanes, doorbell, 31 - __clz(static_cast<int>(lanes)));
-    __syncwarp(lanes);  // all are written, and what they name is there
+    __syncwarp(lanes);  // all entries and their data are written
     if (rank == 0) user_.submit(index, whole, last);
     ticket.end = index + whole;
     return Status::ok;
@@ -43,7 +43,7 @@ class LanePoster {
     u32 own;
     u32 whole;
   };
-  // The own entries, from `at` on; of the last of them what a doorbell takes.
+  // Writes the own entries from `at`; returns the doorbell value of the last one.
   template <typename Fill>
   __device__ u64 write(u32 index, u32 at, Counts counts, Fill fill) const {
     u64 doorbell = 0;

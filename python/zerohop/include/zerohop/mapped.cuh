@@ -1,5 +1,5 @@
-// The way of mapped memory: the peer's array and its notification board are reached by loads and
-// stores, over NVLink or PCIe.
+// The way for mapped memory: loads and stores reach the peer's array and notification board,
+// over NVLink or PCIe.
 #pragma once
 
 #include "zerohop/copy.h"
@@ -15,8 +15,8 @@ __device__ T* element(const Queue& queue, u64 offset) {
   return reinterpret_cast<T*>(queue.remote + offset);
 }
 
-// Behind what the calling thread has placed, and what others have that it synchronised with: the
-// fence is cumulative. Where kernels wait first: they are in more of a hurry.
+// Ordered after the writes of the calling thread, and of others that it synchronised with: the
+// fence is cumulative. The kernels' copy is written first: they are more sensitive to latency.
 __device__ inline void put_note(const Queue& queue, u32 slot, u32 value, u32 count) {
   const Note note = next_note(queue, value, count);
   const u64 mirror = queue.mirrors + slot * sizeof(Note);
@@ -46,7 +46,7 @@ __device__ void put_notify(const Queue& queue, u64 remote_offset, u64 local_offs
   if (first) put_note(queue, slot, value, count);
 }
 
-// All that the team has put is placed.
+// All puts of the team are in place.
 template <typename Team>
 __device__ void flush() {
   Team::sync();
@@ -54,7 +54,7 @@ __device__ void flush() {
   Team::sync();
 }
 
-// Relaxed, at the scope of the system: atomic with those of CPUs and GPUs, in no order with puts.
+// Relaxed, in system scope: atomic with respect to CPUs and GPUs, not ordered with puts.
 __device__ inline u32 fetch_add(const Queue& queue, u64 offset, u32 value) {
   return atomicAdd_system(element<u32>(queue, offset), value);
 }

@@ -1,6 +1,6 @@
-// Work queue entries and completions as mlx5 adapters lay them out (rdma-core, infiniband/mlx5dv.h:
+// Work queue entries and completions in the layout of mlx5 adapters (rdma-core, infiniband/mlx5dv.h:
 // mlx5_wqe_ctrl_seg, _raddr_seg, _data_seg, _inl_data_seg, _atomic_seg, mlx5_cqe64): big-endian
-// segments of 16 bytes, in blocks of 64. Values only: nothing here touches a queue. Each entry
+// segments of 16 bytes, in blocks of 64. Only values: nothing here accesses a queue. Each entry
 // takes one block.
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace zerohop::device::mlx5 {
 
 constexpr u32 kBlockBytes = 64;
-constexpr u32 kMostInline = 28;  // bytes of data that fit beside the segments of a write
+constexpr u32 kMostInline = 28;  // bytes of data that fit after the segments of a write
 
 enum Opcode : u32 {
   kNop = 0x00,
@@ -24,7 +24,7 @@ enum Flags : u32 {
   kNone = 0,
   kSignaled = 2u << 2,  // MLX5_WQE_CTRL_CQ_UPDATE
   kFence = 4u << 5,     // MLX5_WQE_CTRL_FENCE: reads and atomics before are done
-  // Nor does it overtake writes, of adapters that reorder them (STRONG_ORDER in UCX,
+  // Nor does it overtake writes, on adapters that reorder them (STRONG_ORDER in UCX,
   // rc_mlx5_common.c).
   kStrongOrder = 3u << 5,
 };
@@ -33,15 +33,15 @@ ZEROHOP_BOTH constexpr u32 swapped(u32 x) {
   return x >> 24 | (x >> 8 & 0xff00) | (x & 0xff00) << 8 | x << 24;
 }
 
-// A block, word by word as it lies in memory.
+// A block, word by word as in memory.
 struct alignas(16) Block {
   u32 words[kBlockBytes / 4] = {};
 
-  // To the doorbell register, as one store of 64 bits.
+  // The value for the doorbell register, one 64-bit store.
   ZEROHOP_BOTH u64 doorbell() const { return u64{words[1]} << 32 | words[0]; }
 };
 
-// What every entry begins with. index: of its block, counted on and on; 16 bits of it are told.
+// The start of every entry. index: of its block, a running count; the entry has 16 bits of it.
 struct Head {
   u32 queue_pair = 0;
   u32 index = 0;
@@ -67,7 +67,7 @@ ZEROHOP_BOTH inline void put_address(Block& block, u32 word, u64 address) {
   block.words[word] = swapped(static_cast<u32>(address >> 32));
   block.words[word + 1] = swapped(static_cast<u32>(address));
 }
-// Behind the control segment.
+// After the control segment.
 ZEROHOP_BOTH inline void put_remote(Block& block, const Range& remote) {
   put_address(block, kSegmentWords, remote.address);
   block.words[kSegmentWords + 2] = swapped(remote.key);
@@ -92,7 +92,7 @@ ZEROHOP_BOTH inline Block move(const Head& head, Opcode opcode, const Range& rem
   return block;
 }
 
-// A write of `nbytes` that the entry itself carries, kMostInline at most: `data`, as they lie in
+// A write of `nbytes` inline data, kMostInline at most: `data`, as in
 // memory.
 ZEROHOP_BOTH inline Block write_inline(const Head& head, const Range& remote, const void* data,
                                        u32 nbytes) {
@@ -106,7 +106,7 @@ ZEROHOP_BOTH inline Block write_inline(const Head& head, const Range& remote, co
   return block;
 }
 
-// A write of nothing with immediate data, which the receiver sees in its byte order: a
+// A write without data but with immediate data, which the receiver sees in its byte order: a
 // notification.
 ZEROHOP_BOTH inline Block notify(const Head& head, u32 immediate) {
   Block block = parts::begin(head, kWriteImmediate, 2);
@@ -114,7 +114,7 @@ ZEROHOP_BOTH inline Block notify(const Head& head, u32 immediate) {
   return block;
 }
 
-// Of 64 bits; the old value lands in `local`.
+// 64-bit atomics; the old value goes to `local`.
 ZEROHOP_BOTH inline Block fetch_add(const Head& head, const Range& remote, const Range& local,
                                     u64 value) {
   Block block = parts::begin(head, kFetchAdd, 4);
@@ -133,21 +133,21 @@ ZEROHOP_BOTH inline Block compare_swap(const Head& head, const Range& remote, co
   return block;
 }
 
-// The doorbell record: how many blocks have been written so far.
+// The doorbell record: the number of blocks written so far.
 ZEROHOP_BOTH constexpr u32 doorbell_record(u32 index) { return swapped(index & 0xffff); }
 
-// The last 8 bytes of a completion, which come as a whole: whether it is there, and of what.
+// The last 8 bytes of a completion, written atomically: whether it is valid, and its entry.
 struct Completion {
   u64 last = 0;
 
-  // turn: how often the ring has been gone through, of which the owner bit has the lowest bit.
+  // turn: number of passes through the ring; the owner bit is its lowest bit.
   ZEROHOP_BOTH bool is_there(u32 turn) const {
     constexpr u32 kInvalid = 0xf;
     return opcode() != kInvalid && (last >> 56 & 1) == (turn & 1);
   }
   ZEROHOP_BOTH u32 opcode() const { return static_cast<u32>(last >> 60); }
   ZEROHOP_BOTH bool failed() const { return opcode() == 0xd || opcode() == 0xe; }
-  // 16 bits, of the entry that is done.
+  // 16 bits of the index of the completed entry.
   ZEROHOP_BOTH u32 index() const {
     return static_cast<u32>(last >> 32 & 0xff) << 8 | static_cast<u32>(last >> 40 & 0xff);
   }

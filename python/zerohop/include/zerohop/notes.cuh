@@ -6,9 +6,9 @@
 
 namespace zerohop::device {
 
-// How many notes the queue has put, modulo kCounts. Asked for early, and looked at late: the answer
-// takes as long as a copy of a few KiB. (Of an addition, ptxas makes one for the whole warp, and
-// waits for it at once.)
+// The number of notes of the queue, modulo kCounts. Requested early and used late, because the
+// answer takes as long as a copy of a few KiB. (ptxas would combine an addition for the whole warp,
+// and wait for it at once.)
 __device__ inline u32 count_note(const Queue& queue) {
   u32 count;
   asm volatile("atom.relaxed.gpu.global.inc.u32 %0, [%1], %2;"
@@ -18,7 +18,7 @@ __device__ inline u32 count_note(const Queue& queue) {
   return count;
 }
 
-// Of that value, with a tag of its own.
+// A note with that value, and a new tag.
 __device__ inline Note next_note(const Queue& queue, u32 value, u32 count) {
   return make_note(value, queue.writer * kCounts + count);
 }

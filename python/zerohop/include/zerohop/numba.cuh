@@ -1,14 +1,15 @@
-// The calls of device.cuh for kernels that Numba compiles: zerohop.numba declares them and has
-// Numba link them. By the convention that Numba has for foreign functions: what a call says goes to
-// the first argument (several things: a tuple), and 0, no exception, is returned. Queues and boards
-// are told by where they lie in the GPU's memory. For one source of a kernel: not inline.
+// The calls of device.cuh for kernels that Numba compiles: zerohop.numba declares them and lets
+// Numba link them. They follow Numba's convention for foreign functions: the result goes to
+// the first argument (several results: a tuple), and the return value is 0, no exception. Queues
+// and boards are passed by their address in GPU memory. Include it in one source of a kernel: it is
+// not inline.
 #pragma once
 
 #include "zerohop/device.cuh"
 
 namespace zerohop::device::numba {
 
-// Tuples, as Numba lays them out.
+// Tuples in Numba's layout.
 struct Begun {
   Status status = Status::ok;
   Ticket ticket;
@@ -35,9 +36,9 @@ __device__ inline const Board& board_at(u64 address) {
   return *reinterpret_cast<const Board*>(address);
 }
 
-// The statement for Team, the one that zerohop.numba numbers so, and what to return. Where the
-// number is a constant, link-time optimisation drops the others. (No generic lambda: NVRTC 13.0
-// takes it for one of the host in functions of C linkage.)
+// The statement for the Team with zerohop.numba's number, and the return value. If the
+// number is a constant, link-time optimisation drops the others. (No generic lambda: in functions
+// with C linkage NVRTC 13.0 takes it for a host lambda.)
 #define ZEROHOP_BY_TEAM(number, ...) \
   if ((number) == 0) {               \
     using Team = Thread;             \
@@ -138,7 +139,7 @@ __device__ int zerohop_peek_notify(u32* said, u64 board, u32 slot) {
   return 0;
 }
 
-// Of each type that Numba names so.
+// For each type, by Numba's name.
 #define ZEROHOP_ELEMENT(T, name)                                                                 \
   __device__ int zerohop_put_value_##name(Status* said, u64 queue, u64 remote_offset, T value) { \
     *said = put_value(queue_at(queue), remote_offset, value);                                    \

@@ -1,5 +1,5 @@
-// The way of a ring, by teams: the first thread posts, for all. What posts is called, not inlined:
-// it needs many registers, of which the ways that copy by themselves then have more.
+// The way of a ring, for teams: the first thread posts for all. Posting is a call, not inlined:
+// it needs many registers, and the ways that copy then have more.
 #pragma once
 
 #include "zerohop/lanes.cuh"
@@ -56,7 +56,7 @@ __noinline__ __device__ inline Posted post_put_note(u64 ring, u64 remote_offset,
       Calls(way).put_notify(remote_offset, local_offset, nbytes, slot, value, posted.ticket);
   return posted;
 }
-// null: for all that was posted. nanoseconds: ~0, as long as the queue waits by itself.
+// null: for all that was posted. nanoseconds: ~0: the timeout of the queue.
 __noinline__ __device__ inline Status wait_for(u64 ring, const Ticket* ticket, u64 nanoseconds) {
   const RingWay way = way_at(ring);
   const Calls calls(way);
@@ -77,7 +77,7 @@ __noinline__ __device__ inline Fetched swap_and_fetch(u64 ring, u64 offset, u64 
   return fetched;
 }
 
-// post() -> Posted, behind what the team has written.
+// post() -> Posted, ordered after the writes of the team.
 template <typename Team, typename Post>
 __device__ Status by_first(Ticket* ticket, Post post) {
   const Posted posted = Team::by_first(post);

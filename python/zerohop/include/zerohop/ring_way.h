@@ -1,6 +1,6 @@
-// The way of a ring: what a call asks for is written as entries in the mlx5 layout, which an
-// adapter carries out, or a thread of the host (the proxy). The two differ in addresses and keys
-// alone, which the host fills in.
+// The way of a ring: calls are written as entries in the mlx5 layout, which an
+// adapter or a host thread (the proxy) executes. The two differ only in addresses and keys,
+// which the host fills in.
 //
 // `Words`, and how threads share the ring: see send_ring.h. `Poster` has post(), wait() and all()
 // of RingUser.
@@ -10,24 +10,24 @@
 
 namespace zerohop::device {
 
-// In the memory of the GPU, beside its Queue.
+// In GPU memory, next to its Queue.
 struct RingWay {
   SendRing ring;
-  u64 local = 0;  // what its Queue has, as the adapter or the host knows it
+  u64 local = 0;  // the Queue's local array, as addressed by the adapter or host
   u64 remote = 0;
   u64 notes = 0;
-  u64 results = 0;   // as many places of 8 bytes as blocks, where the old values of atomics land
-  u64 claims = 0;    // for each 32 bits of this GPU's memory; not 0: a thread waits for it
-  u64 patience = 0;  // nanoseconds: of calls that are given no bound
+  u64 results = 0;   // one place of 8 bytes per block, for the old values of atomics
+  u64 claims = 0;    // 32 bits of this GPU's memory for each; not 0: a thread waits for it
+  u64 patience = 0;  // nanoseconds: for calls without a bound
   u32 results_key = 0;
   u32 local_key = 0;
   u32 remote_key = 0;
   u32 notes_key = 0;
 };
 
-constexpr u64 kMostOfEntry = u64{1} << 30;  // bytes that one entry moves
+constexpr u64 kMostOfEntry = u64{1} << 30;  // most bytes of one entry
 
-// The entries for what a call asks. Offsets were checked.
+// The entries of a call. Offsets have been checked.
 class RingEntries {
  public:
   explicit ZEROHOP_BOTH RingEntries(const RingWay& way) : way_(way) {}
@@ -41,8 +41,8 @@ class RingEntries {
                                  u32 nbytes) const {
     return mlx5::write_inline(head(index, flags), remote(remote_offset), data, nbytes);
   }
-  // A value into a slot, as CPUs put it; behind all that was posted before, on wires and buses that
-  // keep no order by themselves.
+  // A value into a slot, as CPUs put it; ordered after everything posted before, even on networks and buses
+  // that do not keep order.
   ZEROHOP_BOTH mlx5::Block note(u32 index, u32 flags, u32 slot, u32 value) const {
     return mlx5::write_inline(head(index, flags | mlx5::kStrongOrder),
                               {way_.notes + slot * sizeof value, way_.notes_key}, &value,
@@ -70,7 +70,7 @@ class RingEntries {
   const RingWay& way_;
 };
 
-// By one thread each. A Ticket is of what the call has posted; what lies in the local array must be
+// Each call is made by one thread. A Ticket covers the entries of its call. The data in the local array must be
 // there before, and stay until the ticket is done.
 template <typename Words, typename Poster = RingUser<Words>>
 class RingCalls {
@@ -84,7 +84,7 @@ class RingCalls {
   ZEROHOP_BOTH Status get(u64 remote_offset, u64 local_offset, u64 nbytes, Ticket& ticket) const {
     return move(mlx5::kRead, remote_offset, local_offset, nbytes, ticket);
   }
-  // mlx5::kMostInline bytes at most, which need not stay.
+  // At most mlx5::kMostInline bytes, which need not stay.
   ZEROHOP_BOTH Status put_value(u64 remote_offset, const void* data, u32 nbytes,
                                 Ticket& ticket) const {
     const auto fill = [&](u32 index, u32 flags, u32) {
@@ -92,7 +92,7 @@ class RingCalls {
     };
     return poster_.post(1, way_.patience, fill, ticket);
   }
-  // Behind what was posted before.
+  // Ordered after everything posted before.
   ZEROHOP_BOTH Status notify(u32 slot, u32 value, Ticket& ticket) const {
     const auto fill = [&](u32 index, u32 flags, u32) {
       return entries_.note(index, flags, slot, value);
@@ -114,7 +114,7 @@ class RingCalls {
     };
     return poster_.post(2, way_.patience, fill, ticket);
   }
-  // Of 64 bits. Waits for the old value.
+  // 64-bit atomics. Waits for the old value.
   ZEROHOP_BOTH Status fetch_add(u64 offset, u64 value, u64& old) const {
     const auto make = [&](u32 index, u32 flags, u32 place) {
       return entries_.add(index, flags, offset, place, value);
@@ -160,14 +160,14 @@ class RingCalls {
     const bool posted = status == Status::ok;
     if (posted) status = poster_.wait(ticket, way_.patience);
     if (status == Status::ok) old = Words::arrival(way_.results + place * sizeof(u64));
-    // One that may still arrive keeps its place.
+    // A value that may still arrive keeps its place.
     if (!posted || status != Status::timed_out) Words::store(claim_of(place), 0);
     return status;
   }
-  // A place for an old value, which no other thread has. Status: ok, timed_out.
+  // A place for an old value that no other thread uses. Status: ok, timed_out.
   ZEROHOP_BOTH Status claim(u32& place) const {
     const u64 began = Words::nanoseconds();
-    const u32 first = poster_.all().end;  // another one for each, as a rule
+    const u32 first = poster_.all().end;  // usually different for each thread
     for (u32 i = 0;; ++i) {
       place = (first + i) & (way_.ring.blocks - 1);
       if (Words::swap(claim_of(place), 0, 1)) return Status::ok;

@@ -1,5 +1,5 @@
-// The words of a ring as threads of a GPU reach them: its own state in the memory of that GPU, what
-// the adapter or the host reads and writes in the memory of either.
+// The words of a ring as GPU threads access them: the ring's state in the memory of that GPU, the
+// words that the adapter or the host reads and writes in GPU or host memory.
 #pragma once
 
 #include "zerohop/mlx5.h"
@@ -34,7 +34,7 @@ struct GpuWords {
     return before == expected;
   }
   static __device__ u64 arrival(u64 at) { return acquire_note(at); }
-  // Ordered by the fence of record().
+  // Ordered by the fence in record().
   static __device__ void block(u64 at, const mlx5::Block& block) {
 #pragma unroll
     for (u32 i = 0; i < mlx5::kBlockBytes / 16; ++i) {

@@ -1,16 +1,16 @@
-// A send queue and its completion queue in the mlx5 layout, which many threads drive together: how
-// they share it. Each reserves blocks, writes its entries, and submits them in the order of the
-// reservations; whoever is the last of those at work rings the doorbell for all of them.
-// Completions are taken by whichever thread looks, and give room to all.
+// A send queue and its completion queue in the mlx5 layout, shared by many threads.
+// Each thread reserves blocks, writes its entries, and submits them in the order of the
+// reservations; the last of the active threads rings the doorbell for all of them.
+// Any thread that polls takes completions, which makes room for all.
 //
-// `Words` is how words are reached: by a GPU's threads (ring_words.cuh), or, in tests, by a CPU's.
-//   load(u64 at) -> u32, store(u64 at, u32), swap(u64 at, u32 expected, u32 desired) -> bool: of
-//     the ring's own state; acquire, release, acquire. To release costs a GPU more than all else,
-//     as it waits for what is on its way to the host.
+// `Words` is how words are accessed: by GPU threads (ring_words.cuh), or, in tests, by CPU threads.
+//   load(u64 at) -> u32, store(u64 at, u32), swap(u64 at, u32 expected, u32 desired) -> bool: for
+//     the ring's state; acquire, release, acquire. A release costs a GPU more than anything else,
+//     because it waits for writes that are on their way to the host.
 //   counts(u64 at) -> RingCounts: acquires each; they need not be of one moment.
 //   arrival(u64 at) -> u64: acquires what the adapter wrote.
-//   block(u64 at, const Block&), record(u64 at, u32), ring(u64 at, u64): what the adapter reads;
-//     each of the last two is seen behind everything before it.
+//   block(u64 at, const Block&), record(u64 at, u32), ring(u64 at, u64): read by the adapter;
+//     each of the last two is visible after everything before it.
 //   nanoseconds() -> u64, relax().
 #pragma once
 
@@ -19,15 +19,15 @@
 
 namespace zerohop::device {
 
-// What whoever posts looks at. Counts go on and on, modulo 2**32.
+// Read by posting threads. Counts run on, modulo 2**32.
 struct RingCounts {
   u32 reserved = 0;  // blocks
   u32 ready = 0;     // blocks whose entries are written, in order
-  u32 done = 0;      // blocks that the adapter has done with
-  u32 failed = 0;    // 1: an entry has; the queue carries out nothing any more
+  u32 done = 0;      // blocks that the adapter has completed
+  u32 failed = 0;    // 1: an entry has failed; the queue executes nothing more
 };
 
-// In memory of the threads that share it, where 16 divides the address; all zero in the beginning.
+// In memory of the threads that share it, at an address that is a multiple of 16; initially zero.
 struct RingState {
   RingCounts counts;
   u32 taken = 0;    // completions
@@ -37,9 +37,9 @@ struct RingState {
 struct SendRing {
   u64 entries = 0;
   u64 record = 0;       // the doorbell record, 32 bits
-  u64 doorbell = 0;     // the register, 64 bits; 0: whoever carries out looks at the record
-  u64 completions = 0;  // as many as blocks, at least
-  u64 consumed = 0;     // their doorbell record, 32 bits
+  u64 doorbell = 0;     // the register, 64 bits; 0: the executing side reads the record
+  u64 completions = 0;  // at least as many as blocks
+  u64 consumed = 0;     // the doorbell record of completions, 32 bits
   u64 state = 0;        // a RingState
   u32 queue_pair = 0;
   u32 blocks = 0;  // powers of two
@@ -52,7 +52,7 @@ class RingUser {
  public:
   ZEROHOP_BOTH explicit RingUser(const SendRing& ring) : ring_(ring) {}
 
-  // Room for `count` blocks, from `index` on. Status: ok, timed_out, failed.
+  // Reserves `count` blocks, from `index`. Status: ok, timed_out, failed.
   ZEROHOP_BOTH Status reserve(u32 count, u64 nanoseconds, u32& index) const {
     const u64 began = Words::nanoseconds();
     for (;;) {
@@ -73,7 +73,7 @@ class RingUser {
     Words::block(ring_.entries + u64{index & (ring_.blocks - 1)} * mlx5::kBlockBytes, block);
   }
 
-  // `count` entries of one block each, of which fill(index, flags, i) makes the i-th: the last is
+  // Posts `count` entries of one block each; fill(index, flags, i) makes the i-th one. The last is
   // signaled. Status: as reserve().
   template <typename Fill>
   ZEROHOP_BOTH Status post(u32 count, u64 nanoseconds, Fill fill, Ticket& ticket) const {
@@ -89,13 +89,13 @@ class RingUser {
     return Status::ok;
   }
 
-  // All `count` blocks from `index` on are written; `doorbell`: of the last entry. Who has reserved
-  // before submits before: nobody waits in between.
+  // Submits `count` blocks from `index`, which are all written; `doorbell`: of the last entry. Threads that have reserved
+  // before submit before: nobody waits in between.
   ZEROHOP_BOTH Ticket submit(u32 index, u32 count, u64 doorbell) const {
     RingCounts seen;
     while ((seen = Words::counts(ring_.state)).ready != index) Words::relax();
     const u32 end = index + count;
-    // Who reserves behind this look finds `ready` below its own index, and rings in its turn.
+    // A thread that reserves after this check finds `ready` below its own index, and rings itself.
     if (seen.reserved == end) {
       Words::record(ring_.record, mlx5::doorbell_record(end));
       if (ring_.doorbell != 0) Words::ring(ring_.doorbell, doorbell);
@@ -104,7 +104,7 @@ class RingUser {
     return {end};
   }
 
-  // Takes the completions that are there, unless another thread does.
+  // Takes the available completions, unless another thread does.
   ZEROHOP_BOTH void poll() const {
     if (!Words::swap(at(&RingState::polling), 0, 1)) return;
     const u32 before = load(at(&RingState::taken));
@@ -124,15 +124,15 @@ class RingUser {
     Words::store(at(&RingState::polling), 0);
   }
 
-  // All that was submitted before.
+  // Everything submitted before.
   ZEROHOP_BOTH Ticket all() const { return {load(at(&RingCounts::ready))}; }
 
-  // Whether the adapter has done with it, and with all before.
+  // Whether the adapter has completed it, and everything before.
   ZEROHOP_BOTH bool is_done(Ticket ticket) const {
     return static_cast<int>(load(at(&RingCounts::done)) - ticket.end) >= 0;
   }
 
-  // Status: ok, timed_out, failed: some entry has, be it a later one.
+  // Status: ok, timed_out, failed: some entry has failed, perhaps a later one.
   ZEROHOP_BOTH Status wait(Ticket ticket, u64 nanoseconds) const {
     const u64 began = Words::nanoseconds();
     for (;;) {

@@ -1,6 +1,6 @@
-// Who does a call together: one thread, the 32 of a warp, all of a block (of one dimension or
-// more). All threads of a team make the call with the same arguments, and get the same answer:
-// by_first() is what the first one does when all have come, and gives all what that has returned.
+// The team that makes a call: one thread, the 32 of a warp, or all of a block (of one dimension or
+// more). All threads of a team make the call with the same arguments, and get the same result.
+// by_first() runs a function in the first thread when all have come, and returns its result in all.
 #pragma once
 
 #include "zerohop/integers.h"
@@ -26,7 +26,7 @@ struct Warp {
   }
   static __device__ u32 size() { return 32; }
   static __device__ void sync() { __syncwarp(); }
-  // What the function returns: of whole words.
+  // The result of the function: whole words.
   template <typename Function>
   static __device__ auto by_first(Function function) {
     __syncwarp();
@@ -34,12 +34,12 @@ struct Warp {
     if (rank() == 0) value = function();
     u32 words[sizeof value / sizeof(u32)];
     memcpy(words, &value, sizeof value);
-    __syncwarp();  // a shuffle orders no memory
+    __syncwarp();  // a shuffle does not order memory
     for (u32& word : words) word = __shfl_sync(0xffffffffu, word, 0);
     memcpy(&value, words, sizeof value);
     return value;
   }
-  // Of all threads of the team.
+  // Over all threads of the team.
   static __device__ u32 all_xor(u32 value) {
     for (u32 apart = 16; apart != 0; apart /= 2)
       value ^= __shfl_xor_sync(0xffffffffu, value, apart);
@@ -58,7 +58,7 @@ struct Block {
     using T = decltype(function());
     __shared__ alignas(T) unsigned char first[sizeof(T)];  // shared memory has no constructors
     T value;
-    __syncthreads();  // the last call's is read
+    __syncthreads();  // the result of the last call has been read
     if (rank() == 0) {
       value = function();
       memcpy(first, &value, sizeof value);

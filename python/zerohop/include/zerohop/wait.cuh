@@ -1,6 +1,6 @@
-// How one thread waits for slots of its process's board. Notes put by GPUs lie in this GPU's own
-// memory; values put by CPUs and adapters in the host's, which takes a microsecond to read: they
-// are looked at less often.
+// How one thread waits for slots of its process's board. Notes from GPUs lie in this GPU's
+// memory; values from CPUs and adapters lie in host memory, where a read takes a microsecond: they
+// are checked less often.
 #pragma once
 
 #include "zerohop/types.h"
@@ -8,9 +8,10 @@
 
 namespace zerohop::device::waiting {
 
-constexpr u32 kLooks = 16;  // at the note of a slot, for each at its word and at the clock
-constexpr u64 kBetweenCares = 50000;  // nanoseconds between two looks at whether there is any use
-constexpr u32 kAtOnce = 8;            // slots that are asked for together
+constexpr u32 kLooks = 16;  // checks of a slot's note for each check of its word and the clock
+constexpr u64 kBetweenCares =
+    50000;                  // nanoseconds between two checks whether anybody can still notify
+constexpr u32 kAtOnce = 8;  // slots that are read together
 
 struct Range {
   u32 first;
@@ -18,11 +19,11 @@ struct Range {
 };
 struct Found {
   u32 slot = 0;
-  u32 value = 0;  // 0: nothing
+  u32 value = 0;  // 0: none
   Status status = Status::ok;
 };
 
-// Each returns the value that is there (0: none), and takes it if so asked.
+// Each returns the current value (0: none), and takes it on request.
 __device__ inline u32 look_at_note(const Board& board, u32 slot, Reset reset) {
   const u64 at = board.notes + slot * sizeof(Note);
   const Note note = acquire_note(at);
@@ -55,7 +56,7 @@ __device__ inline Found find_note(const Board& board, Range range, Reset reset) 
   return {};
 }
 
-// What lies in the words of a range's first slots. Nobody waits for that before it is looked at.
+// The words of a range's first slots. The load is not waited for until the values are used.
 struct Glance {
   u32 words[kAtOnce];
 };
@@ -92,7 +93,7 @@ __device__ inline Found find(const Board& board, Range range, Reset reset) {
   return found.value != 0 ? found : find_word(board, range, reset);
 }
 
-// Looks again and again at the notes, and once at the words, as they were when asked for.
+// Checks the notes repeatedly, and once the words, as they were when requested.
 __device__ inline Found find_for_a_while(const Board& board, Range range, const Glance& seen,
                                          Reset reset) {
   for (u32 look = 0; look < kLooks; ++look) {
@@ -124,7 +125,7 @@ __device__ inline Found wait(const Board& board, Range range, Reset reset, u64 n
     cared = now;
     const bool closed = acquire(board.closed) != 0;
     if (!late && !closed) continue;
-    found = find(board, range, reset);  // what came before that is still taken
+    found = find(board, range, reset);  // a value that came before is still taken
     if (found.value == 0) found.status = closed ? Status::closed : Status::timed_out;
     return found;
   }
