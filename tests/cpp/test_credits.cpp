@@ -270,7 +270,7 @@ TEST_CASE("a peer that sends without credit is refused, once messages wait for a
     end.wait([&] { return end.broken.load() || drained(); });
   }
   CHECK(end.broken);
-  CHECK(end.path->trouble().find("it was not given credit for it") != std::string::npos);
+  CHECK(end.path->trouble().find("it exceeds its credits") != std::string::npos);
 }
 
 TEST_CASE("more messages than there are buffers wait at their senders") {

@@ -184,7 +184,7 @@ TEST_CASE_FIXTURE(PageCouple, "rights and bounds are kept") {
                  "read-only"));
   RemoteMemory forged = remote;
   forged.access |= engine::kRemoteWrite;
-  CHECK(contains(message_of<RouteUnavailable>([&] { write_pages(local, forged); }), "read only"));
+  CHECK(contains(message_of<RouteUnavailable>([&] { write_pages(local, forged); }), "read-only"));
   RemoteMemory wider = remote;
   wider.layout.shape[0] = 2 * kPages;
   const Indices beyond{kPages};

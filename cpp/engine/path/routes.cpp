@@ -71,8 +71,8 @@ Routes::RoutePtr Routes::make(Kind kind, RailMask mask) const {
         names + act + self + names + serve;
   } else if (first.software()) {
     route.reason = names + (one ? " is software and copies" : " are software and copy") +
-                   " GPU memory through pinned chunks of the host, as no RDMA adapter is there "
-                   "that could reach it (GPUDirect); " +
+                   " GPU memory through pinned chunks of the host, as there is no RDMA adapter "
+                   "that can reach it (GPUDirect); " +
                    (one ? "it" : "they") + serve;
   } else {
     route.reason = names + act + " GPU memory" + self + (one ? "it" : "they") + serve;
