@@ -191,7 +191,7 @@ TEST_CASE_FIXTURE(PageCouple, "rights and bounds are kept") {
   const Indices first{0};
   CHECK(contains(message_of<RouteUnavailable>(
                      [&] { to_right->read_pages({&local, &wider, first, beyond}, kByP2p); }),
-                 "leaves the range"));
+                 "exceeds the range"));
   fixed.close();
   CHECK(contains(message_of<RouteUnavailable>(
                      [&] { to_right->read_pages({&local, &remote, ours, theirs}, kByP2p); }),
