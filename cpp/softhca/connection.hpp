@@ -32,8 +32,8 @@ class Connection {
   Verdict judge(const Hello& hello) const noexcept;
   void adopt(UniqueFd fd, const Hello& hello) noexcept;  // a connection whose hello fits
   void start_retry_budget() noexcept;                    // work was posted without a connection
-  void on_ready() noexcept;               // in every phase but open
-  void on_time() noexcept;                // in every phase but open
+  void on_ready() noexcept;                              // in every phase but open
+  void on_time() noexcept;                               // in every phase but open
   void want_write(bool wanted) noexcept;  // whether to wake when the socket accepts bytes again
 
   void want_read(bool wanted) noexcept;  // whether to wake when there is something to read

@@ -34,8 +34,8 @@ class Dials {
   // Returns whether it was the last for its endpoint, so that no caller waits for it any more.
   bool remove(const std::shared_ptr<Attempt>& attempt);
   bool contains(const EndpointId& id) const { return dials_.contains(id); }
-  // The number of the dial that callers wait for at that endpoint; 0: none waits. Once nobody has
-  // waited, the next connect() begins another dial.
+  // The number of the dial that callers wait for at that endpoint; 0: none waits. If none has
+  // waited for a time, the next connect() begins another dial.
   std::uint64_t number(const EndpointId& id) const;
 
   // Gives the result to all callers that wait for that endpoint. Returns whether there were any.

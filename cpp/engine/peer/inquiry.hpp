@@ -21,7 +21,7 @@ class Peer;
 class Inquiry {
  public:
   // now: the answer that nothing has the name also ends it. Sends the request.
-  Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now);  // asks
+  Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;

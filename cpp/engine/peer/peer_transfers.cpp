@@ -94,7 +94,7 @@ Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   }
 }
 
-// By the short ways of p2p; null: none is available.
+// Uses a short way of p2p; null: none is available.
 Transferring Peer::transfer_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                     const TransferOptions& options) {
   if (pairs.size() > 1) return nullptr;

@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kNever{1000};        // as long as the thread may sleep in any case
-constexpr milliseconds kWhileSilent{1};     // kernels put values and wake nobody
+constexpr milliseconds kWhileSilent{1};     // kernels put values and wake no thread
 constexpr milliseconds kWhileWritten{100};  // a GPU's value may become visible late
 
 }  // namespace

@@ -18,9 +18,9 @@ enum class Hearers { kernels, cpu, both };
 
 // Lets kernels put notes into the board of a Peer, as a separate writer.
 struct KernelNotes {
-  std::uint64_t mirrors = 0;  // GPU address of the mirror of slot 0; 0: none
-  std::uint64_t notes = 0;    // GPU address of the board's notes; 0: none
-  std::uint32_t writer = 0;   // from 1
+  std::uint64_t mirrors = 0;                        // GPU address of the mirror of slot 0; 0: none
+  std::uint64_t notes = 0;                          // GPU address of the board's notes; 0: none
+  std::uint32_t writer = 0;                         // from 1
   std::vector<std::shared_ptr<const void>> kept{};  // while kernels may put notes
 };
 

@@ -128,7 +128,7 @@ Transferring DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   return transfer;
 }
 
-// Of one pair, or a notification alone.
+// For one pair, or a notification alone.
 Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                       const TransferOptions& options) {
   const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&

@@ -33,7 +33,7 @@ class SendBuffer {
   std::span<std::byte> payload() const noexcept {
     return nbytes_ == 0 ? std::span<std::byte>() : bytes_.subspan(sizeof(Message), nbytes_);
   }
-  void append(std::span<const std::byte> more) noexcept;       // to the payload, which must have room
+  void append(std::span<const std::byte> more) noexcept;       // to the payload; must fit
   std::byte* begin() const noexcept { return bytes_.data(); }  // of the Message
   std::uint32_t lkey(RailIndex rail) const noexcept;
 
