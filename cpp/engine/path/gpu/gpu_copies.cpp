@@ -59,7 +59,7 @@ GpuCopies::~GpuCopies() {
     }
     if (own && entry.in_order && entry.lane->stream.query() == driver::kCudaSuccess) continue;
     if (!entry.in_order) entry.lane->stream.leave_behind();
-    new auto(std::move(entry.work.kept));  // CUDA does not survive fork(): neither use nor end it
+    new auto(std::move(entry.work.kept));  // leaked after fork(), or if a copy hangs
   }
 }
 
