@@ -7,7 +7,7 @@ namespace {
 
 enum class Names { device, queue, queue_pair, port };  // what an event is about
 
-enum class Weight { note, trouble };  // told for completeness, or something is wrong
+enum class Weight { note, trouble };  // informational, or something is wrong
 
 struct EventMeaning {
   const char* name;
@@ -19,16 +19,16 @@ struct EventMeaning {
 // Indexed by ibv_event_type. Meanings: man ibv_get_async_event.
 constexpr std::array<EventMeaning, IBV_EVENT_WQ_FATAL + 1> kEventMeanings{{
     {"CQ_ERR", Names::queue, Weight::trouble,
-     "a completion queue overran and takes no more completions: make a new Endpoint, or make a "
-     "new queue that is deeper"},
+     "a completion queue overran and takes no more completions: make a new Endpoint, or a "
+     "new and deeper queue"},
     {"QP_FATAL", Names::queue_pair, Weight::trouble,
-     "the queue pair failed and takes no more requests: see dmesg; it must be connected anew"},
+     "the queue pair failed and takes no more requests: see dmesg; it must be reconnected"},
     {"QP_REQ_ERR", Names::queue_pair, Weight::trouble,
      "the peer sent a request that this queue pair cannot serve: compare the limits of both "
-     "ends; it must be connected anew"},
+     "ends; it must be reconnected"},
     {"QP_ACCESS_ERR", Names::queue_pair, Weight::trouble,
-     "the peer asked for memory that it has no right to: check the key, range and access that "
-     "it was given; the queue pair must be connected anew"},
+     "the peer requested memory that it has no right to: check the key, range and access that "
+     "it was given; the queue pair must be reconnected"},
     {"COMM_EST", Names::queue_pair, Weight::note,
      "the peer's first message came before RTS, which is harmless"},
     {"SQ_DRAINED", Names::queue_pair, Weight::note, "the send queue is drained, which is harmless"},
@@ -42,7 +42,7 @@ constexpr std::array<EventMeaning, IBV_EVENT_WQ_FATAL + 1> kEventMeanings{{
     {"PORT_ERR", Names::port, Weight::trouble,
      "the link went down: transfers fail until it is up again; check cable, switch and ip link"},
     {"LID_CHANGE", Names::port, Weight::trouble,
-     "the subnet manager gave the port another LID: queue pairs are made anew when they fail"},
+     "the subnet manager gave the port another LID: queue pairs are replaced when they fail"},
     {"PKEY_CHANGE", Names::port, Weight::trouble, "the partition table changed: check pkey_index"},
     {"SM_CHANGE", Names::port, Weight::note, "another subnet manager took over, which is harmless"},
     {"SRQ_ERR", Names::queue, Weight::trouble,
@@ -51,14 +51,13 @@ constexpr std::array<EventMeaning, IBV_EVENT_WQ_FATAL + 1> kEventMeanings{{
     {"SRQ_LIMIT_REACHED", Names::queue, Weight::note,
      "the shared receive queue runs low, which is harmless"},
     {"QP_LAST_WQE_REACHED", Names::queue_pair, Weight::note,
-     "the queue pair is in error and takes no more shared receives"},
+     "the queue pair is in error and consumes no more shared receives"},
     {"CLIENT_REREGISTER", Names::port, Weight::note,
      "the subnet manager restarted, which is harmless"},
     {"GID_CHANGE", Names::port, Weight::trouble,
-     "the GID table changed, as an address of the network interface did: new connections fail if "
+     "the GID table changed, like an address of the network interface: new connections fail if "
      "the Endpoint's own GID is gone; make a new Endpoint then"},
-    {"WQ_FATAL", Names::queue, Weight::trouble,
-     "a work queue failed, of which zerohop has none of its own"},
+    {"WQ_FATAL", Names::queue, Weight::trouble, "a work queue failed, but zerohop uses none"},
 }};
 
 const EventMeaning& meaning_of(ibv_event_type type) noexcept {

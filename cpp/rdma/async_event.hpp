@@ -1,4 +1,4 @@
-// Asynchronous events: what a device says by itself, outside of any completion.
+// Asynchronous events of a device, which belong to no completion.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -17,16 +17,16 @@ struct AsyncEvent {
 };
 
 const char* event_name(ibv_event_type type) noexcept;  // "PORT_ERR": without its prefix
-// What it means and what to do: half a sentence.
+// Its meaning and the remedy: half a sentence.
 const char* event_help(ibv_event_type type) noexcept;
 
-// The whole device, or every queue of it, is of no use any more.
+// The whole device, or every queue of it, has become useless.
 bool ends_device(ibv_event_type type) noexcept;
 
-// Something is wrong, or soon will be; the others are told for completeness.
+// Something is wrong, or soon will be; other events are informational.
 bool is_trouble(ibv_event_type type) noexcept;
 
-// "device rxe0: PORT_ERR on port 1: the link went down, ..."; of a queue pair with the peer, if
+// "device rxe0: PORT_ERR on port 1: the link went down, ..."; with the peer of a queue pair, if
 // known.
 std::string describe(const AsyncEvent& event, const std::string& device,
                      const std::string& peer = "");

@@ -28,7 +28,7 @@ std::shared_ptr<CompletionQueue> CompletionQueue::create(std::shared_ptr<Device>
   const std::string channel_text = "ibv_create_comp_channel on " + device->name();
   Channel channel(driver::check_null(verbs.create_comp_channel(device->context()), channel_text),
                   DestroyChannel{{&verbs}});
-  // consume_events() takes events until there is none, so reading must not block.
+  // consume_events() takes events until none is left, so reading must not block.
   const int flags = ::fcntl(channel->fd, F_GETFL);
   if (flags < 0 || ::fcntl(channel->fd, F_SETFL, flags | O_NONBLOCK) < 0) {
     throw VerbsError(errno_message("cannot make a completion channel non-blocking", errno), errno);
@@ -65,7 +65,7 @@ int CompletionQueue::consume_events() noexcept {
     error = took ? 0 : errno;
     taken += took ? 1 : 0;
   }
-  // Once for all: an acknowledgement takes a lock, and ibv_destroy_cq waits for every single one.
+  // All at once: an acknowledgement takes a lock, and ibv_destroy_cq waits for every single one.
   if (taken > 0) verbs.ack_cq_events(handle_.get(), taken);
   return error == EAGAIN ? 0 : error;
 }

@@ -18,14 +18,15 @@ class CompletionQueue {
   int depth() const noexcept { return handle_->cqe; }
   void resize(int depth);
 
-  // How many entries of `completions` were filled; negative when the device failed. Never blocks.
+  // Returns how many entries of `completions` were filled; negative if the device failed. Never
+  // blocks.
   [[nodiscard]] int poll(std::span<ibv_wc> completions) noexcept {
     return ibv_poll_cq(handle_.get(), static_cast<int>(completions.size()), completions.data());
   }
 
-  // Events: arm(), poll once more (a completion may have slipped in before), then wait for
-  // event_fd() to become readable and call consume_events(), which takes and acknowledges all that
-  // are queued. 0, or the errno for which the channel will never give an event again.
+  // Events: arm(), poll once more (a completion may have come before the arming), then wait until
+  // event_fd() is readable and call consume_events(), which takes and acknowledges all queued
+  // events. Returns 0, or the errno after which the channel raises no more events.
   [[nodiscard]] int arm() noexcept {
     return ibv_req_notify_cq(handle_.get(), /*solicited_only=*/0);
   }
@@ -44,7 +45,7 @@ class CompletionQueue {
   CompletionQueue(std::shared_ptr<Device> device, Channel channel, Handle handle);
 
   std::shared_ptr<Device> device_;
-  Channel channel_;  // outlives the queue that reports to it
+  Channel channel_;  // outlives the queue that uses it
   Handle handle_;
 };
 

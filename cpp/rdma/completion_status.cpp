@@ -46,16 +46,15 @@ constexpr std::array<StatusMeaning, 24> kStatusMeanings{{
         IBV_WC_REM_ACCESS_ERR,
         "the peer's memory does not allow this access: the rkey is wrong or revoked, the "
         "range leaves the region, or the region lacks the remote access bit"),
-    ZEROHOP_STATUS(
-        IBV_WC_REM_OP_ERR,
-        "the peer could not carry the operation out to its end: its memory may have been closed "
-        "meanwhile; its own completions and async events tell more"),
+    ZEROHOP_STATUS(IBV_WC_REM_OP_ERR,
+                   "the peer could not complete the operation: its memory may have been closed "
+                   "meanwhile; see its own completions and async events"),
     ZEROHOP_STATUS(IBV_WC_RETRY_EXC_ERR,
                    "the peer did not acknowledge within timeout x retry_cnt: it died, its queue "
                    "pair left RTR/RTS, or the network lost the path"),
     ZEROHOP_STATUS(IBV_WC_RNR_RETRY_EXC_ERR,
                    "the peer had no receive posted until rnr_retry ran out: post receives earlier "
-                   "or set rnr_retry to 7 (for ever)"),
+                   "or set rnr_retry to 7 (forever)"),
     ZEROHOP_STATUS(IBV_WC_LOC_RDD_VIOL_ERR,
                    "the reliable datagram domains differ, which RC queue pairs do not use: report "
                    "the adapter's driver"),
@@ -75,7 +74,7 @@ constexpr std::array<StatusMeaning, 24> kStatusMeanings{{
     ZEROHOP_STATUS(IBV_WC_RESP_TIMEOUT_ERR,
                    "the peer's answer did not come in time: check that it is alive and reachable"),
     ZEROHOP_STATUS(IBV_WC_GENERAL_ERR,
-                   "the adapter reports an error of its own kind: see vendor_err and dmesg"),
+                   "the adapter reports a vendor-specific error: see vendor_err and dmesg"),
     ZEROHOP_STATUS(IBV_WC_TM_ERR,
                    "tag matching failed, which zerohop does not use: report the adapter's driver"),
     ZEROHOP_STATUS(IBV_WC_TM_RNDV_INCOMPLETE,
@@ -87,7 +86,7 @@ static_assert(kStatusMeanings.size() == IBV_WC_TM_RNDV_INCOMPLETE + 1);
 
 constexpr StatusMeaning kUnknownStatus{
     "IBV_WC_UNKNOWN",
-    "the adapter gave a status that this version of verbs does not define: "
+    "the adapter reported a status that this version of verbs does not define: "
     "see vendor_err and update rdma-core"};
 
 const StatusMeaning& meaning_of(ibv_wc_status status) noexcept {

@@ -17,7 +17,7 @@ class DeviceList {
  public:
   explicit DeviceList(const driver::Verbs& verbs) : verbs_(verbs) {
     list_ = verbs.get_device_list(&count_);
-    // ENOSYS: a kernel without RDMA support has no devices, which is an answer, not a failure.
+    // ENOSYS: a kernel without RDMA support has no devices; this is not an error.
     if (list_ == nullptr && errno != ENOSYS) {
       driver::throw_verbs_error("ibv_get_device_list", errno);
     }
@@ -51,7 +51,7 @@ std::string no_such_device(std::string_view name, const std::vector<std::string>
   return message;
 }
 
-// An async event would otherwise block the thread that looks for one.
+// Otherwise next_async_event() would block.
 void make_non_blocking(int fd, const std::string& what) {
   const int flags = ::fcntl(fd, F_GETFL);
   if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) < 0) {
@@ -99,7 +99,7 @@ void Device::choose_port(const PortWish& wish) {
     const auto gids = list_gids(*verbs_, context_.get(), port, ports);
     const bool ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
     const std::optional<Gid> gid = find_gid(gids, ethernet, wish);
-    // Asked first: a port that is down, or no RoCE at all, has no GID of the kind either.
+    // Before the GIDs: a port that is down or not RoCE has no such GID either.
     std::string cause = obstacle_of(context_->device->transport_type, attributes, port);
     const bool serves = cause.empty() && gid;
     if (gid && (serves || port_ == 0)) {
@@ -110,7 +110,7 @@ void Device::choose_port(const PortWish& wish) {
     if (cause.empty()) {
       cause = "port " + std::to_string(port) + " " + lack_of_gid(gids, ethernet, wish);
     }
-    if (obstacles.find(cause) != std::string::npos) continue;  // of the device, not of the port
+    if (obstacles.find(cause) != std::string::npos) continue;  // about the device, not the port
     obstacles += (obstacles.empty() ? "" : "; ") + cause;
   }
   if (port_ == 0) throw VerbsError(name_ + " " + obstacles, ENODATA);
@@ -123,7 +123,7 @@ void Device::CloseContext::operator()(ibv_context* context) const noexcept {
 
 std::string Device::name_with(const char* limit, int ibv_device_attr::* most) const {
   ibv_device_attr now = attributes_;
-  (void)verbs_->query_device(context_.get(), &now);  // if it fails those of the opening are told
+  (void)verbs_->query_device(context_.get(), &now);  // on failure, those from the opening
   const bool software = verbs_->provider == "softhca";
   return name_ + " (" + limit + " " + std::to_string(now.*most) +
          (software ? ", its own or set by zh.Faults)" : ", for all processes together)");
@@ -154,7 +154,7 @@ std::optional<AsyncEvent> Device::next_async_event() {
     if (errno == EAGAIN) return std::nullopt;
     if (errno != EINTR) driver::throw_verbs_error("ibv_get_async_event of " + name_, errno);
   }
-  // Read before the acknowledgement: until then the queue pair cannot be destroyed.
+  // Read before the acknowledgement; until then the queue pair cannot be destroyed.
   const AsyncEvent decoded = AsyncEvent::decode(event);
   verbs_->ack_async_event(&event);
   return decoded;

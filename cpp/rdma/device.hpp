@@ -21,9 +21,9 @@ class Device {
   static std::vector<std::string> names(const driver::Verbs& verbs);
 
   // Opens the device called `name` and chooses its port and GID: those of the first port on which
-  // queue pairs can run, else of the first that has a GID (see obstacle). Throws VerbsError: ENODEV
-  // (listing the names that exist), EINVAL (no such port), and ENODATA when no port has a GID, with
-  // what is wrong with each.
+  // queue pairs can run, otherwise of the first that has a GID (see obstacle). Throws VerbsError:
+  // ENODEV (lists the existing names), EINVAL (no such port), and ENODATA if no port has a GID
+  // (says what is wrong with each).
   static std::shared_ptr<Device> open(std::shared_ptr<const driver::Verbs> verbs,
                                       std::string_view name, const PortWish& wish = {});
 
@@ -31,29 +31,29 @@ class Device {
   ibv_context* context() const noexcept { return context_.get(); }
   const std::string& name() const noexcept { return name_; }
   const ibv_device_attr& attributes() const noexcept { return attributes_; }
-  // "mlx5_0 (max_qp 4, for all processes together)": for messages, asked anew.
+  // "mlx5_0 (max_qp 4, for all processes together)": for messages, queried anew.
   std::string name_with(const char* limit, int ibv_device_attr::* most) const;
   std::uint8_t port() const noexcept { return port_; }
   const Gid& gid() const noexcept { return gid_; }
-  // Why queue pairs cannot run on any port that was tried, when it was opened: half a sentence with
-  // the device as its subject ("has port 1 in state DOWN: ..."); empty if they can.
+  // Why queue pairs could not run on any port tried at opening: half a sentence with the device as
+  // its subject ("has port 1 in state DOWN: ..."); empty if they could.
   const std::string& obstacle() const noexcept { return obstacle_; }
-  // Whether it does atomics, and lets memory be registered for them.
+  // Whether it supports atomics and registering memory for them.
   bool has_atomics() const noexcept { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
 
-  ibv_port_attr port_attributes() const;  // asked anew: ports go up and down
-  // "port 1 of mlx5_0 is DOWN", asked anew; empty when it is up, or cannot be asked.
+  ibv_port_attr port_attributes() const;  // queried anew: ports go up and down
+  // "port 1 of mlx5_0 is DOWN", queried anew; empty if it is up, or cannot be queried.
   std::string port_trouble() const;
 
   int async_fd() const noexcept { return context_->async_fd; }
-  // The next event without blocking (the descriptor is made non-blocking on open), acknowledged
-  // before it is returned: an event not acknowledged blocks destroy_* for ever (man
+  // The next event without blocking (opening makes the descriptor non-blocking). It is acknowledged
+  // before it is returned: an unacknowledged event blocks destroy_* forever (man
   // ibv_get_async_event).
   std::optional<AsyncEvent> next_async_event();
 
-  // Whether the kernel is taking the device away (rdma link delete, its module unloaded). It waits
-  // until nobody has it open, and tells drivers like rxe's no event: only its place in /sys is
-  // gone.
+  // Whether the kernel is removing the device (rdma link delete, module unloaded). The kernel waits
+  // until no process has it open. Some drivers, such as rxe, raise no event: only the device's path
+  // in /sys disappears.
   bool is_being_removed() const noexcept;
 
  private:

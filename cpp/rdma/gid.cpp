@@ -21,7 +21,7 @@ GidKind kind_of(std::uint32_t type) {
   }
 }
 
-// One call for all ports and with the kinds; nothing when the library or the kernel lacks it.
+// One call for all ports, including the kinds; empty if the library or the kernel lacks it.
 std::vector<Gid> query_table(const driver::Verbs& verbs, ibv_context* context, std::uint8_t port,
                              std::span<const ibv_port_attr> ports) {
   if (verbs.query_gid_table == nullptr) return {};
@@ -40,7 +40,7 @@ std::vector<Gid> query_table(const driver::Verbs& verbs, ibv_context* context, s
   return gids;
 }
 
-// Index by index, without the kinds.
+// One call per index, without the kinds.
 std::vector<Gid> query_each(const driver::Verbs& verbs, ibv_context* context, std::uint8_t port,
                             int table_length) {
   constexpr ibv_gid kEmpty{};
@@ -48,7 +48,7 @@ std::vector<Gid> query_each(const driver::Verbs& verbs, ibv_context* context, st
   for (int index = 0; index < table_length; ++index) {
     Gid gid{.index = index};
     if (verbs.query_gid(context, port, index, &gid.value) != 0) {
-      // ENODATA: an empty entry. EINVAL: one of another network namespace (a container).
+      // ENODATA: an empty entry. EINVAL: an entry of another network namespace (a container).
       if (errno == ENODATA || errno == EINVAL) continue;
       driver::throw_verbs_error(
           "ibv_query_gid of port " + std::to_string(port) + " index " + std::to_string(index),

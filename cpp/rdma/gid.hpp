@@ -16,7 +16,7 @@ enum class GidKind : std::uint8_t {
   infiniband,
   roce_v1,  // Ethernet frames: reaches the same Ethernet segment only
   roce_v2,  // UDP/IP: can be routed
-  unknown,  // libibverbs is older than 1.11 of its interface and does not tell
+  unknown,  // libibverbs has an interface older than 1.11, without the kind
 };
 
 const char* gid_kind_name(GidKind kind) noexcept;  // "InfiniBand", "RoCE v1", ...
@@ -31,7 +31,7 @@ struct Gid {
 std::string gid_text(const ibv_gid& gid);          // as an IPv6 address
 bool is_ipv4_mapped(const ibv_gid& gid) noexcept;  // ::ffff:a.b.c.d
 
-// The entries in use of one port, by index. ports: of the whole device, port 1 first. Throws
+// The used entries of one port, by index. ports: of the whole device, port 1 first. Throws
 // VerbsError.
 std::vector<Gid> list_gids(const driver::Verbs& verbs, ibv_context* context, std::uint8_t port,
                            std::span<const ibv_port_attr> ports);

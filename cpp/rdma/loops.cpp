@@ -12,7 +12,7 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-constexpr int kLooks = 4096;  // between two looks at the clock
+constexpr int kLooks = 4096;  // polls between two reads of the clock
 
 double seconds_since(Clock::time_point begin) {
   return Deadline::Seconds(Clock::now() - begin).count();
@@ -38,7 +38,7 @@ void check(const ibv_wc& completion) {
                    completion.status);
 }
 
-// At least one; at most as many as one look takes.
+// Returns at least one; at most as many as one poll takes.
 std::uint64_t poll(CompletionQueue& queue, const Deadline& deadline) {
   std::array<ibv_wc, 16> taken;
   int count = 0;
@@ -55,9 +55,9 @@ std::uint64_t poll(CompletionQueue& queue, const Deadline& deadline) {
 // Never 0, and different in consecutive rounds.
 std::uint8_t mark_of(std::uint64_t round) { return static_cast<std::uint8_t>(1 + round % 255); }
 
-// The device writes the landing, and nothing tells of it but what is written. soft0 is a thread of
-// this process, whose store ThreadSanitizer sees. acquire: what a later round reads of the ball is
-// not older than its mark.
+// The device writes the landing, and only the written bytes show it. soft0 is a thread of this
+// process, whose store ThreadSanitizer sees. acquire: later reads of the ball see data at least as
+// new as its mark.
 __attribute__((no_sanitize("thread"), noinline)) bool holds(const std::uint8_t& landing,
                                                             std::uint8_t mark) noexcept {
   return __atomic_load_n(&landing, __ATOMIC_ACQUIRE) == mark;
@@ -96,7 +96,7 @@ void ping_pong(const WritePingPong& side, std::span<double> seconds, const Deadl
     side.ball = mark;
     post(side.queue_pair, side.request);
     if (side.first) poll_for(side.landing, mark, deadline);
-    poll(side.queue, deadline);  // the ball is changed next
+    poll(side.queue, deadline);  // the ball changes next
     half = seconds_since(begin) / 2;
   }
   clear(side.landing);

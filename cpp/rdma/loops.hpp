@@ -1,4 +1,4 @@
-// The loops of the benchmark on bare queue pairs: what a device costs without the engine above it.
+// The benchmark loops on bare queue pairs: the cost of a device without the engine above it.
 #pragma once
 
 #include <cstdint>
@@ -10,15 +10,15 @@
 namespace zerohop::rdma {
 
 // All of these loops poll without a pause, as perftest does. They throw TransferTimeout at the
-// deadline, and VerbsError for what is not taken or fails. `request` is complete but for its next.
+// deadline, and VerbsError for a request that is refused or fails. `request` must be complete
+// except for its next.
 
-// As many requests as `seconds` has elements, one at a time: each from its post to its completion.
+// One request at a time, per element of `seconds`: each receives the time from post to completion.
 void post_and_poll(QueuePair& queue_pair, CompletionQueue& queue, const ibv_send_wr& request,
                    std::span<double> seconds, const Deadline& deadline);
 
 // One side of a ping-pong by writes: `request` carries the ball to the other side's landing. The
-// round is told by the last byte of both, which are 0 before either side starts, and the landing
-// after.
+// last byte of both carries the round. Both are 0 before either side starts, and the landing after.
 struct WritePingPong {
   QueuePair& queue_pair;
   CompletionQueue& queue;
@@ -29,12 +29,12 @@ struct WritePingPong {
 };
 void ping_pong(const WritePingPong& side, std::span<double> seconds, const Deadline& deadline);
 
-// Seconds of `times` requests in all, by turns on queue pairs that share `queue`, `window` posted.
+// Seconds of `times` requests in all, in turn on queue pairs that share `queue`, `window` posted.
 double keep_posted(std::span<QueuePair* const> queue_pairs, CompletionQueue& queue,
                    const ibv_send_wr& request, std::uint64_t times, std::uint64_t window,
                    const Deadline& deadline);
 
-// Seconds until `times` messages have come, of whose receives `posted` are posted already.
+// Seconds until `times` messages have arrived; `posted` receives are already posted.
 double keep_receiving(QueuePair& queue_pair, CompletionQueue& queue, ibv_recv_wr receive,
                       std::uint64_t times, std::uint64_t posted, const Deadline& deadline);
 

@@ -51,7 +51,7 @@ ibv_mr* register_range(const ProtectionDomain& domain, void* address, std::size_
   if ((access & IBV_ACCESS_OPTIONAL_RANGE) == 0) {
     return verbs.reg_mr(domain.handle(), address, nbytes, access);
   }
-  // Only reg_mr_iova2 drops the optional bits (relaxed ordering) that this kernel does not know.
+  // Only reg_mr_iova2 drops the optional bits (relaxed ordering) that this kernel does not support.
   if (verbs.reg_mr_iova2 != nullptr) {
     return verbs.reg_mr_iova2(domain.handle(), address, nbytes,
                               reinterpret_cast<std::uintptr_t>(address),
@@ -60,8 +60,8 @@ ibv_mr* register_range(const ProtectionDomain& domain, void* address, std::size_
   return verbs.reg_mr(domain.handle(), address, nbytes, access & ~IBV_ACCESS_OPTIONAL_RANGE);
 }
 
-// Some adapters register only the first max_mr_size bytes, silently; a length of 0 means "all of
-// the address space" to others.
+// Some adapters silently register only the first max_mr_size bytes; for others a length of 0 means
+// "all of the address space".
 void check_size(const Device& device, const std::string& what, std::uint64_t nbytes) {
   const std::uint64_t most = device.attributes().max_mr_size;
   if (nbytes > 0 && nbytes <= most) return;

@@ -1,4 +1,4 @@
-// A registered range of memory: the adapter may touch it while this object lives.
+// A registered range of memory: the adapter may access it while this object lives.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace zerohop::rdma {
 
 // A part of a dma-buf, and the address under which keys name it. Both begin at the same offset in
-// their page.
+// their pages.
 struct DmabufRange {
   int fd = -1;               // the caller's; may be closed once registered
   std::uint64_t offset = 0;  // in the dma-buf
@@ -24,26 +24,26 @@ class MemoryRegion {
  public:
   // Registers [address, address + nbytes) with the IBV_ACCESS_* bits in `access`. nbytes > 0.
   // Throws RegistrationError (errno kept) with the cause: locked-memory limit, read-only mapping,
-  // ... The caller keeps the memory itself alive.
+  // ... The caller keeps the memory alive.
   static std::shared_ptr<MemoryRegion> create(std::shared_ptr<ProtectionDomain> domain,
                                               void* address, std::size_t nbytes, int access);
 
-  // Registers a part of a dma-buf; as above. data_direct: the table with which to register for the
-  // adapter's Data Direct function, null for the usual way.
+  // Registers a part of a dma-buf; otherwise as above. data_direct: the table for registration with
+  // the adapter's Data Direct function, null for the usual way.
   static std::shared_ptr<MemoryRegion> create_dmabuf(std::shared_ptr<ProtectionDomain> domain,
                                                      const DmabufRange& range, int access,
                                                      const driver::Mlx5dv* data_direct = nullptr);
 
-  // Registers memory that the CPU cannot touch, where the device is software and has it copied:
-  // only where Verbs::reg_copied_mr is there. Throws as above.
+  // Registers memory that the CPU cannot access, on a software device that copies it. Requires
+  // Verbs::reg_copied_mr. Throws as above.
   static std::shared_ptr<MemoryRegion> create_copied(std::shared_ptr<ProtectionDomain> domain,
                                                      std::uint64_t address, std::size_t nbytes,
                                                      int access,
                                                      std::shared_ptr<driver::Copier> copier);
 
   std::uint32_t lkey() const noexcept { return handle_->lkey; }
-  // Whoever is given this key reaches the memory until it is deregistered, so that it was asked for
-  // is remembered.
+  // A holder of this key can access the memory until it is deregistered, so the object records that
+  // the key was requested.
   std::uint32_t rkey() const noexcept {
     exposed_.store(true, std::memory_order_relaxed);
     return handle_->rkey;

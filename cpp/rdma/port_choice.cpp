@@ -57,7 +57,7 @@ std::string obstacle_of(ibv_transport_type transport, const ibv_port_attr& attri
                         std::uint8_t port) {
   if (transport == IBV_TRANSPORT_IWARP) {
     return "is an iWARP adapter, which serves no route: notifications need write with immediate, "
-           "which iWARP has not, nor atomics, and it connects through rdma_cm only; use "
+           "which iWARP lacks, as it lacks atomics, and it connects through rdma_cm only; use "
            "soft0@<its network interface>";
   }
   if (transport != IBV_TRANSPORT_IB) {

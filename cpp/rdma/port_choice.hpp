@@ -1,4 +1,4 @@
-// Which port of a device, and which of its GIDs, queue pairs use.
+// Which port and GID of a device queue pairs use.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace zerohop::rdma {
 
-// What the user wants; the defaults leave the choice to Device and find_gid.
+// The user's choice; the defaults leave it to Device and find_gid.
 struct PortWish {
   std::uint8_t port = 0;            // from 1; 0: the first that is active and has a GID of the kind
   int gid_index = -1;               // at most kMaxGidIndex; -1: by kind and reach
@@ -21,7 +21,7 @@ struct PortWish {
 
 inline constexpr int kMaxGidIndex = 255;  // sgid_index of ibv_global_route has 8 bits
 
-// Ports to try, in this order: that of the wish, or all `count`. Throws VerbsError (EINVAL).
+// Ports to try, in order: the one of the wish, or all `count`. Throws VerbsError (EINVAL).
 std::vector<std::uint8_t> ports_to_try(std::size_t count, const PortWish& wish,
                                        const std::string& device);
 
@@ -30,11 +30,12 @@ std::vector<std::uint8_t> ports_to_try(std::size_t count, const PortWish& wish,
 std::string obstacle_of(ibv_transport_type transport, const ibv_port_attr& attributes,
                         std::uint8_t port);
 
-// Of the kind that the port needs, the GID that reaches farthest: one that maps an IPv4 address
-// before a global IPv6 address, loopback and link-local ones last; the lowest index among equals.
-// The order of the table means nothing (indices depend on the order in which addresses were given).
+// Of the GIDs of the kind that the port needs, the one that reaches farthest: one that maps an IPv4
+// address before a global IPv6 address, loopback and link-local ones last; the lowest index among
+// equals. The order of the table means nothing (indices depend on the order in which addresses were
+// added).
 std::optional<Gid> find_gid(std::span<const Gid> gids, bool ethernet, const PortWish& wish);
-// Why there is none, with what there is: half a sentence ("has no RoCE v2 GID: it has ...").
+// Why there is none, with the existing GIDs: half a sentence ("has no RoCE v2 GID: it has ...").
 std::string lack_of_gid(std::span<const Gid> gids, bool ethernet, const PortWish& wish);
 
 }  // namespace zerohop::rdma

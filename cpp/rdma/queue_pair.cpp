@@ -29,11 +29,11 @@ ibv_qp_cap clip(const QueuePairOptions& wanted, const ibv_device_attr& device) n
           .max_inline_data = wanted.inline_bytes};
 }
 
-// No query tells how much a device carries inline: ask for less until it agrees. ENOMEM counts too,
-// because inline data makes each entry of the send queue larger.
+// No query returns how many inline bytes a device supports: request fewer until it accepts. ENOMEM
+// counts too, because inline data makes each entry of the send queue larger.
 ibv_qp* create_with_inline(const driver::Verbs& verbs, ibv_pd* pd, ibv_qp_init_attr& wanted) {
   for (std::uint32_t inline_bytes = wanted.cap.max_inline_data;; inline_bytes /= 2) {
-    ibv_qp_init_attr attempt = wanted;  // a provider may scribble on it even when it refuses
+    ibv_qp_init_attr attempt = wanted;  // a provider may modify it even if it refuses
     attempt.cap.max_inline_data = inline_bytes;
     if (ibv_qp* qp = verbs.create_qp(pd, &attempt)) {
       wanted = attempt;
@@ -72,7 +72,7 @@ std::unique_ptr<QueuePair> QueuePair::create(std::shared_ptr<ProtectionDomain> d
   }
   wanted.qp_type = IBV_QPT_RC;
   wanted.sq_sig_all =
-      0;  // selective signalling: each work request says whether it completes visibly
+      0;  // selective signalling: each work request decides whether it raises a completion
   Handle handle(create_with_inline(device.verbs(), domain->handle(), wanted),
                 Destroy{{&device.verbs()}});
   if (handle == nullptr) {

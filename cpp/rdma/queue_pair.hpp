@@ -11,7 +11,7 @@
 
 namespace zerohop::rdma {
 
-// What the other side must know to connect: a plain value that crosses the wire.
+// What the other side needs to connect: a plain value sent over the wire.
 struct QueuePairAddress {
   std::uint32_t number = 0;  // 24 bits
   std::uint32_t psn = 0;     // first packet sequence number that this side sends, 24 bits
@@ -27,20 +27,20 @@ struct QueuePairOptions {
   std::uint32_t receive_depth = 64;  // work requests
   std::uint32_t send_sge = 16;       // scatter/gather elements per send, clipped to the device
   std::uint32_t receive_sge = 1;
-  std::uint32_t inline_bytes = 64;  // what IBV_SEND_INLINE must carry at least
+  std::uint32_t inline_bytes = 64;  // minimum that IBV_SEND_INLINE must support
   std::uint8_t timeout = 14;        // local ACK timeout: 4.096 us * 2^timeout = 67 ms
   std::uint8_t retries = 7;         // retry_cnt
-  std::uint8_t rnr_retries = 7;     // 7 = for ever: flow control is the engine's, RNR its backstop
-  std::uint8_t rnr_timer = 12;      // min_rnr_timer: 12 = 0.64 ms
+  std::uint8_t rnr_retries = 7;  // 7 = forever: the engine does flow control, RNR is its backstop
+  std::uint8_t rnr_timer = 12;   // min_rnr_timer: 12 = 0.64 ms
   std::uint8_t service_level = 0;
   std::uint8_t traffic_class = 0;  // RoCE: the IP header's type of service
   std::uint8_t hop_limit = 255;
   std::uint8_t mtu = IBV_MTU_4096;  // ibv_mtu, at most; the ports of both ends may lower it
-  std::uint8_t rd_atomic = 255;     // reads and atomics outstanding, at most; so may both devices
+  std::uint8_t rd_atomic = 255;     // outstanding reads and atomics; the devices may lower it
   std::uint16_t pkey_index = 0;     // partition, in the port's table
 };
 
-// What two ends agree on: the smaller of what each has.
+// What two ends agree on: the minimum of both.
 struct Agreement {
   std::uint8_t mtu;        // ibv_mtu
   std::uint8_t reads_in;   // max_dest_rd_atomic of the local end
@@ -50,16 +50,16 @@ Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) n
 
 class QueuePair {
  public:
-  // Throws VerbsError naming the option that the device refuses. The completion queues may be the
-  // same object. With `shared`, receive_depth and receive_sge do not count.
+  // Throws VerbsError that names the option the device refuses. The completion queues may be the
+  // same object. `shared` replaces receive_depth and receive_sge.
   static std::unique_ptr<QueuePair> create(std::shared_ptr<ProtectionDomain> domain,
                                            std::shared_ptr<CompletionQueue> send_queue,
                                            std::shared_ptr<CompletionQueue> receive_queue,
                                            const QueuePairOptions& options = {},
                                            std::shared_ptr<SharedReceiveQueue> shared = nullptr);
 
-  // One function a transition; each throws VerbsError when the state or an attribute is refused.
-  // remote_access: IBV_ACCESS_REMOTE_* bits; by default all that the device knows.
+  // One function per transition. Each throws VerbsError if the state or an attribute is refused.
+  // remote_access: IBV_ACCESS_REMOTE_* bits; by default all that the device supports.
   void to_init(std::optional<int> remote_access = std::nullopt);
   void to_ready_to_receive(const QueuePairAddress& remote);
   void to_ready_to_send(const QueuePairAddress& remote);
@@ -69,13 +69,13 @@ class QueuePair {
 
   QueuePairAddress address() const;  // fixed at creation; its psn is random
   std::uint32_t number() const noexcept { return handle_->qp_num; }
-  ibv_qp_state state() const;  // asked of the device (ibv_query_qp)
+  ibv_qp_state state() const;  // queried from the device (ibv_query_qp)
   const QueuePairOptions& options() const noexcept { return options_; }  // as granted by the device
   Device& device() const noexcept { return domain_->device(); }
   ibv_qp* handle() const noexcept { return handle_.get(); }
 
-  // One doorbell for the chain. Returns 0 or errno (ENOMEM: queue full); *bad is the first not
-  // taken.
+  // One doorbell for the chain. Returns 0 or errno (ENOMEM: queue full); *bad is the first request
+  // not posted.
   [[nodiscard]] int post_send(ibv_send_wr& chain, ibv_send_wr** bad) noexcept {
     return ibv_post_send(handle_.get(), &chain, bad);
   }
@@ -95,13 +95,13 @@ class QueuePair {
   std::shared_ptr<ProtectionDomain> domain_;
   std::shared_ptr<CompletionQueue> send_queue_;
   std::shared_ptr<CompletionQueue> receive_queue_;
-  std::shared_ptr<SharedReceiveQueue> shared_;  // null: it has receives of its own
+  std::shared_ptr<SharedReceiveQueue> shared_;  // null: uses its own receives
   Handle handle_;
   QueuePairOptions options_;
   std::uint32_t psn_;
 };
 
-// What a work completion status means: cause and remedy in one sentence, for VerbsError and logs.
+// Cause and remedy of a work completion status in one sentence, for VerbsError and logs.
 const char* completion_status_help(ibv_wc_status status) noexcept;
 const char* completion_status_name(ibv_wc_status status) noexcept;  // "IBV_WC_REM_ACCESS_ERR"
 

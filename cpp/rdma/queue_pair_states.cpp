@@ -13,8 +13,8 @@ void modify(const QueuePair& queue_pair, ibv_qp_attr& attributes, int mask) {
   if (result != 0) throw_refusal(queue_pair, attributes, mask, result);
 }
 
-// The path to the remote side. RoCE and the software HCA route by GID; so does InfiniBand to a port
-// of another subnet or without a LID, and where the port demands it.
+// The path to the remote side. RoCE and the software HCA route by GID, and so does InfiniBand to a
+// port of another subnet or without a LID, or if the port requires it.
 ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
                     const ibv_port_attr& port) {
   const QueuePairOptions& options = queue_pair.options();

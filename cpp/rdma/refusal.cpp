@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t k24Bits = 0xffffff;
 
-// Collects "name=value (limit)" of the attributes in the mask, and of those that break a limit.
+// Collects "name=value (limit)" for the attributes in the mask, and for those that break a limit.
 class Attributes {
  public:
   Attributes(const ibv_qp_attr& attributes, int mask) : values_(attributes), mask_(mask) {}
@@ -61,8 +61,7 @@ class Attributes {
   std::string broken_;
 };
 
-// Whether the specification has an arrow between the two states. RESET and ERR are always
-// reachable.
+// Whether the specification allows this transition. RESET and ERR are always reachable.
 bool is_legal(ibv_qp_state from, ibv_qp_state to) noexcept {
   switch (to) {
     case IBV_QPS_INIT: return from == IBV_QPS_RESET || from == IBV_QPS_INIT;

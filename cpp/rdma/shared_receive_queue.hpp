@@ -1,4 +1,4 @@
-// A shared receive queue (SRQ): posted buffers that any of the queue pairs made with it may take.
+// A shared receive queue (SRQ): all queue pairs made with it take receives from it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ class SharedReceiveQueue {
 
   ibv_srq* handle() const noexcept { return handle_.get(); }
 
-  // Returns 0 or errno (ENOMEM: queue full); *bad is the first not taken. Any thread.
+  // Returns 0 or errno (ENOMEM: queue full); *bad is the first request not posted. Any thread.
   [[nodiscard]] int post(ibv_recv_wr& chain, ibv_recv_wr** bad) noexcept {
     return ibv_post_srq_recv(handle_.get(), &chain, bad);
   }

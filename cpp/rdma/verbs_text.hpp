@@ -9,7 +9,7 @@
 namespace zerohop::rdma {
 
 std::string hex(std::uint64_t value);       // "0x1f"
-unsigned mtu_bytes(unsigned mtu) noexcept;  // ibv_mtu -> 256 ... 4096; 0 for no ibv_mtu
+unsigned mtu_bytes(unsigned mtu) noexcept;  // ibv_mtu -> 256 ... 4096; 0 if invalid
 
 const char* port_state_name(ibv_port_state state) noexcept;
 const char* link_layer_name(std::uint8_t link_layer) noexcept;

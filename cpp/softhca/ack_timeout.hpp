@@ -1,4 +1,4 @@
-// How long a request may stay without an acknowledgement before it counts as tried in vain.
+// How long a request may stay unacknowledged before a try counts as failed.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,8 @@
 
 namespace zerohop::softhca {
 
-// Of ibv_qp_attr::timeout, for each try (IBA 9.7.6.1.3): 4.096 us * 2^code. 0 stands for no timer
-// at all, which the caller has to mean otherwise.
+// The time of one try for ibv_qp_attr::timeout (IBA 9.7.6.1.3): 4.096 us * 2^code. Code 0 means no
+// timer at all; the caller must handle it.
 constexpr std::chrono::nanoseconds ack_timeout(std::uint8_t code) noexcept {
   return std::chrono::nanoseconds(std::int64_t{4096} << code);
 }

@@ -42,7 +42,7 @@ void AsyncEvents::push(const ibv_async_event& event) noexcept {
   try {
     queued_.push_back(event);
   } catch (const std::bad_alloc&) {
-    return;  // the error itself is told by completions; the event only announces it
+    return;  // completions report the error itself; the event only announces it
   }
   counter_.add();
 }

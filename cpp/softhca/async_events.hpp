@@ -14,14 +14,14 @@ class AsyncEvents {
  public:
   int fd() const noexcept { return counter_.fd(); }
 
-  void raise(ibv_event_type type) noexcept;  // of the device itself
+  void raise(ibv_event_type type) noexcept;  // about the device itself
   void raise(ibv_event_type type, ibv_qp* qp) noexcept;
   void raise(ibv_event_type type, ibv_cq* cq) noexcept;
 
   // 0 or errno; blocks as EventCounter::take does. Counts the event in its object's events_taken.
   int take(ibv_async_event& event) noexcept;
 
-  // Withdraws the untaken events of a queue pair or completion queue that goes away.
+  // Withdraws the untaken events of a queue pair or completion queue that is being destroyed.
   void forget(const void* element) noexcept;
 
  private:

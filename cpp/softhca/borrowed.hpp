@@ -1,5 +1,5 @@
-// Memory that a queue pair needs only while a frame is half-way: an idle one has none. The process
-// keeps one that was given back for the queue pair that needs it next.
+// Memory that a queue pair needs only in the middle of a frame; an idle one has none. The process
+// keeps one returned buffer for the next user.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace zerohop::softhca {
 template <typename T>
 class Borrowed {
  public:
-  // False: there is no memory.
+  // False: out of memory.
   bool take() noexcept {
     if (!held_) held_.reset(spare_.exchange(nullptr, std::memory_order_acquire));
     if (!held_) held_.reset(new (std::nothrow) T);

@@ -43,8 +43,8 @@ bool Bounce::next_chunk() noexcept {
   return error_ == 0;
 }
 
-// Inwards a vector has a single chunk, or the rest of one: what it asks for mostly comes in several
-// steps, and only what has come is copied. Outwards it has them all, one time around.
+// Inwards a vector has a single chunk, or the rest of one: the requested bytes mostly arrive in
+// several steps, and only received bytes are copied. Outwards it has all chunks, each once.
 bool Bounce::open_room(std::size_t nbytes, std::size_t part) noexcept {
   const std::size_t whole = lane_->chunk_nbytes();
   const std::size_t room = whole - std::min(used_, whole);
@@ -77,8 +77,8 @@ std::byte* Bounce::reserve(const Place& place, std::size_t& nbytes, std::size_t 
 
 std::size_t Bounce::ready(std::size_t parts) noexcept {
   if (error_ != 0) return 0;
-  if (count_ == 0) return parts;  // none of them lies in a chunk
-  if (started_) {                 // the first call: the last chunk is filled
+  if (count_ == 0) return parts;  // no part lies in a chunk
+  if (started_) {                 // first call: the last chunk is complete
     end_[chunk_] = parts;
     mark();
   }
@@ -99,14 +99,14 @@ void Bounce::land(std::size_t nbytes, Pins& pins) noexcept {
   }
   count_ = 0;
   if (started_ && !inwards_->pins.adopt(pins))
-    drain();  // no room for more: then nothing runs that would need them
+    drain();  // no room for more pins: wait until no copy needs them
 }
 
-// Also after an error: what was started before it may still run.
+// Also after an error, because earlier copies may still run.
 void Bounce::drain() noexcept {
   if (lane_ == nullptr) return;
   mark();
-  // Copies run in the order in which they were started: the last mark stands for all.
+  // Copies run in the order in which they were started, so the last mark covers all.
   if (std::ranges::find(marked_, true) != marked_.end()) works(lane_->wait(last_));
   marked_ = {};
   copier_->give_back(*lane_);

@@ -27,7 +27,7 @@ void seal_frame(std::span<std::byte> frame, std::uint32_t number) noexcept {
   check.number = number;
   check.payload_bytes = static_cast<std::uint32_t>(frame.size() - prefix.control_bytes);
   put_at(frame, kCheckAt, check);
-  check.crc = crc32c(frame);  // with 0 in its own place
+  check.crc = crc32c(frame);  // computed with this field 0
   put_at(frame, kCheckAt, check);
 }
 

@@ -23,7 +23,7 @@ class CompletionChannel : public ibv_comp_channel {
   CompletionQueue* take(int& error) noexcept;    // null with errno in `error`
   void forget(CompletionQueue& queue) noexcept;  // withdraws its untaken events
 
-  std::atomic<int> users{0};  // completion queues that report here
+  std::atomic<int> users{0};  // completion queues that use this channel
 
  private:
   EventCounter counter_;

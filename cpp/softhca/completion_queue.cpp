@@ -67,7 +67,7 @@ int CompletionQueue::take(int most, ibv_wc* completions) noexcept {
 int CompletionQueue::arm(bool solicited_only) noexcept {
   std::lock_guard guard(mutex_);
   if (armed_ == Armed::no) Context::of(context).progress.armed();
-  // Once armed for any completion, a solicited-only request does not narrow it (IBA 11.4.2.2).
+  // A solicited-only request does not narrow an earlier arming for any completion (IBA 11.4.2.2).
   if (armed_ != Armed::any) armed_ = solicited_only ? Armed::solicited : Armed::any;
   return 0;
 }
@@ -99,7 +99,7 @@ int CompletionQueue::make_direct(std::unique_ptr<DirectCompletions> ring, bool t
   if (direct_ != nullptr) return this_one ? EBUSY : 0;
   if (head_ != tail_ || overrun_) return EBUSY;
   direct_ = std::move(ring);
-  filled_.store(true, std::memory_order_release);  // so that take() looks, and refuses
+  filled_.store(true, std::memory_order_release);  // makes take() look and fail
   return 0;
 }
 
@@ -109,7 +109,7 @@ void CompletionQueue::describe(mlx5dv_cq& out) noexcept {
 }
 
 QueuePair* CompletionQueue::lock_hot() noexcept {
-  std::lock_guard guard(mutex_);  // forget() cannot pass while the pointer is read here
+  std::lock_guard guard(mutex_);  // blocks forget() while the pointer is used
   QueuePair* qp = hot_.load(std::memory_order_relaxed);
   // try_lock: the usual order is queue pair first, completion queue second.
   return qp != nullptr && qp->lock.try_lock() ? qp : nullptr;

@@ -22,8 +22,8 @@ class CompletionQueue : public ibv_cq {
   CompletionQueue& operator=(const CompletionQueue&) = delete;
   static CompletionQueue& of(ibv_cq* cq) noexcept { return *static_cast<CompletionQueue*>(cq); }
 
-  // Adds one completion. False when the ring is full: the queue has overrun and stays broken.
-  // A completion with an error counts as solicited.
+  // Adds one completion. False if the ring is full: the queue has overrun and stays broken. A
+  // completion with an error counts as solicited.
   bool push(const ibv_wc& completion, bool solicited) noexcept;
 
   bool filled() const noexcept { return filled_.load(std::memory_order_relaxed); }
@@ -32,25 +32,25 @@ class CompletionQueue : public ibv_cq {
   int resize(int depth) noexcept;                    // 0 or errno
   void purge(std::uint32_t qp_number) noexcept;      // completions of a queue pair that was reset
 
-  // From now on completions go to `ring` and no longer to take(). 0 or errno; where another ring is
-  // in use already, 0 unless it must be `this_one`.
+  // Directs completions to `ring` from now on, and no longer to take(). Returns 0 or errno; if
+  // another ring is already in use, 0 unless it must be `this_one`.
   int make_direct(std::unique_ptr<DirectCompletions> ring, bool this_one) noexcept;
-  void describe(mlx5dv_cq& out) noexcept;  // of one that is direct
+  void describe(mlx5dv_cq& out) noexcept;  // requires a direct queue
 
-  // The queue pair that poll_cq looks at first: the one last active on this completion queue.
+  // The queue pair that poll_cq serves first: the one last active on this completion queue.
   void set_hot(QueuePair& qp) noexcept {
     if (hot_.load(std::memory_order_relaxed) != &qp) hot_.store(&qp, std::memory_order_relaxed);
   }
-  // The hot queue pair with its lock taken, or null when there is none or another thread serves it.
+  // The hot queue pair with its lock taken; null if there is none or another thread serves it.
   QueuePair* lock_hot() noexcept;
   void forget(QueuePair& qp) noexcept;
 
-  // Before destruction: withdraws untaken events and waits until those taken are acknowledged, as
-  // man ibv_destroy_cq says.
+  // Before destruction: withdraws untaken events and waits until taken ones are acknowledged (man
+  // ibv_destroy_cq).
   void retire() noexcept;
 
-  std::atomic<int> users{0};       // queue pairs that complete here
-  std::atomic<unsigned> polls{0};  // that found the ring empty
+  std::atomic<int> users{0};       // queue pairs that use this queue
+  std::atomic<unsigned> polls{0};  // polls that found the ring empty
 
   // Guarded by the channel's lock.
   unsigned untaken_events = 0;  // queued in the channel

@@ -22,16 +22,16 @@ using std::chrono::milliseconds;
 constexpr milliseconds kFirstBackoff{1};
 constexpr milliseconds kLastBackoff{250};
 constexpr milliseconds kLingerTime{1000};
-// A real adapter answers by itself; here the peer's program may be late only because CPUs are busy.
+// A real adapter answers in hardware; here the peer's program may be late because CPUs are busy.
 constexpr milliseconds kLeastRetryTime{1000};
-// Unacknowledged by the peer's kernel for this long: the path is cut (the peer's program may be as
-// slow as it likes, its kernel answers for it). What is under way then fails within the 5 s in
-// which it is promised to, also where nothing else than this connection is cut.
+// If the peer's kernel acknowledges nothing for this long, the path is cut (the peer's program may
+// be slow, but its kernel answers for it). Pending requests then fail within the promised 5 s, even
+// if only this connection is cut.
 constexpr int kPathTimeoutMs = 3500;
 
-// Reno needs no privilege and is in every kernel (tcp(7)). Inside a host nothing can be congested,
-// and a system-wide BBR would hold bytes back by its pacing timers: messages of 1 MiB took 1.6
-// times as long.
+// Reno needs no privilege and is in every kernel (tcp(7)). There is no congestion inside a host,
+// and the pacing timers of a system-wide BBR would delay bytes: messages of 1 MiB took 1.6 times as
+// long.
 constexpr char kWithoutPacing[] = "reno";
 
 void set_options(int fd, bool one_host) {
@@ -45,7 +45,7 @@ void set_options(int fd, bool one_host) {
 
 int compare(const ibv_gid& a, const ibv_gid& b) { return std::memcmp(a.raw, b.raw, sizeof a.raw); }
 
-// With a timeout of 0 for ever.
+// With a timeout of 0: forever.
 Clock::duration retry_budget(const ibv_qp_attr& attributes) {
   if (attributes.timeout == 0) return Clock::duration::max();
   return std::max<Clock::duration>(ack_timeout(attributes.timeout) * (attributes.retry_cnt + 1),
@@ -105,7 +105,7 @@ void Connection::confirm_own_psn() noexcept {
 
 bool Connection::say_hello() noexcept {
   const Hello hello = own_hello();
-  // A fresh socket takes 64 bytes at once; one that does not is broken.
+  // A fresh socket accepts 64 bytes at once; otherwise it is broken.
   return ::send(fd_.get(), &hello, sizeof hello, MSG_NOSIGNAL | MSG_DONTWAIT) == sizeof hello;
 }
 
@@ -150,7 +150,7 @@ void Connection::hear_welcome() noexcept {
   if (nbytes <= 0) return redial_later();
   heard_nbytes_ += static_cast<std::size_t>(nbytes);
   if (heard_nbytes_ < sizeof heard_) return;
-  phase_ = Phase::waiting;  // judge() asks for it
+  phase_ = Phase::waiting;  // judge() requires this phase
   if (judge(heard_) != Verdict::yes) return redial_later();
   open();
 }
@@ -161,7 +161,7 @@ void Connection::open() noexcept {
   backoff_ = milliseconds{0};
   action_ = give_up_ = Clock::time_point::max();
   qp_.device.timers.cancel(qp_);
-  qp_.flush();  // what was posted meanwhile
+  qp_.flush();  // sends what was posted meanwhile
 }
 
 void Connection::redial_later() noexcept {

@@ -1,9 +1,8 @@
-// The TCP connection of one queue pair, from finding the peer to saying goodbye.
+// The TCP connection of one queue pair, from finding the peer to closing.
 //
-// Of the two sides the one with the lower (GID, queue pair number) dials, as soon as its owner has
-// told it the peer (RTR); the other waits to be dialled. Both say hello (hello.hpp); data flows
-// only after each has seen the hello it expects. Everything here is called with QueuePair::lock
-// held.
+// The side with the lower (GID, queue pair number) dials once its owner has set the peer (RTR); the
+// other waits to be dialled. Both send a hello (hello.hpp); data flows only after each has received
+// the hello it expects. Everything here is called with QueuePair::lock held.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -29,18 +28,18 @@ class Connection {
   bool wants_write() const noexcept { return wants_write_; }
 
   void expect_peer() noexcept;      // in RTR: dials, or waits to be dialled
-  void confirm_own_psn() noexcept;  // in RTS: leaves a peer that was told another sq_psn
+  void confirm_own_psn() noexcept;  // in RTS: drops a peer that expects another sq_psn
   Verdict judge(const Hello& hello) const noexcept;
-  void adopt(UniqueFd fd, const Hello& hello) noexcept;  // one whose hello was judged to fit
-  void start_retry_budget() noexcept;     // work was posted while there is no connection
-  void on_ready() noexcept;               // in every phase but open
-  void on_time() noexcept;                // in every phase but open
-  void want_write(bool wanted) noexcept;  // whether to be woken when the socket takes bytes again
+  void adopt(UniqueFd fd, const Hello& hello) noexcept;  // a connection whose hello fits
+  void start_retry_budget() noexcept;                    // work was posted without a connection
+  void on_ready() noexcept;                              // in every phase but open
+  void on_time() noexcept;                               // in every phase but open
+  void want_write(bool wanted) noexcept;  // whether to wake when the socket accepts bytes again
 
-  void want_read(bool wanted) noexcept;  // whether to be woken when there is something to read
+  void want_read(bool wanted) noexcept;  // whether to wake when there is something to read
 
   bool discard_input() noexcept;  // reads and drops; false at the end of the stream
-  void linger() noexcept;  // no more to say: lets the peer read our last words before the end
+  void linger() noexcept;         // nothing left to send: lets the peer read the last bytes
   void close() noexcept;
 
  private:

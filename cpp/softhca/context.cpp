@@ -47,7 +47,7 @@ ibv_context* open_device(ibv_device* device) {
 
 int close_device(ibv_context* handle) {
   Context& context = Context::of(handle);
-  if (context.forked()) return 0;  // the parent's object; its memory goes with this process
+  if (context.forked()) return 0;  // the parent's object; its memory is freed with this process
   if (context.users.load() != 0) return EBUSY;
   delete &context;
   return 0;

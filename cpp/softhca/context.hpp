@@ -1,9 +1,9 @@
 // One opening of a soft device: its listener, tables, event queues and progress thread.
 //
 // The order of locks is in base/lock_order.hpp. QueuePair::lock guards everything of one queue pair
-// and its connection. Those who wait for a lane of a Copier (gpu/copier.hpp) hold copied_atomics at
-// most, and who has one waits for nothing but copies. The data path (post, poll) takes
-// QueuePair::lock and what comes after it; Context::control only by try_lock.
+// and its connection. A thread that waits for a lane of a Copier (gpu/copier.hpp) holds at most
+// copied_atomics, and a thread that has a lane waits only for copies. The data path (post, poll)
+// takes QueuePair::lock and the locks after it; Context::control only by try_lock.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -37,15 +37,15 @@ class Context : public ibv_context {
   Context& operator=(const Context&) = delete;
   static Context& of(ibv_context* context) noexcept { return *static_cast<Context*>(context); }
 
-  // True in a child made by fork(2): nothing of this context may be touched there.
+  // True in a child made by fork(2), which must not touch anything of this context.
   bool forked() const noexcept { return generation_ != fork_generation(); }
-  // Why nothing can be made or connected here any more: an errno, or 0.
+  // Why nothing can be created or connected here any more: an errno, or 0.
   int obstacle() const noexcept { return forked() ? ENODEV : faults.gone() ? EIO : 0; }
   const ibv_gid& gid() const noexcept { return listener.gid(); }
 
   std::atomic<int> users{0};  // protection domains, channels and completion queues
   std::atomic<std::uint32_t> completion_queues{0};
-  std::atomic<std::uint32_t> direct_completion_queues{0};  // so far: they are numbered
+  std::atomic<std::uint32_t> direct_completion_queues{0};  // created so far; gives their numbers
 
   Mutex<Rank::softhca_control> control;
   std::unordered_map<std::uint32_t, QueuePair*> queue_pairs;  // by number; guarded by `control`
@@ -53,7 +53,7 @@ class Context : public ibv_context {
 
   MemoryTable memory;
   Mutex<Rank::softhca_copied_atomics>
-      copied_atomics;  // makes atomics on memory behind a Copier atomic
+      copied_atomics;  // serialises atomics on memory behind a Copier
   AsyncEvents events;
   Poller poller;
   Timers timers;

@@ -47,7 +47,7 @@ std::uint32_t send_opcode(ibv_wc_opcode opcode) {
   }
 }
 
-// Of what the queue pair number shares its word with.
+// The word that holds the opcode and the queue pair number.
 std::uint32_t opcode_and_number(const ibv_wc& completion) {
   const std::uint32_t opcode = is_receive(completion) ? 0 : send_opcode(completion.opcode);
   return htobe32(opcode << kSendOpcodeShift | completion.qp_num);

@@ -1,4 +1,4 @@
-// Completion queue entries as mlx5 adapters lay them out (mlx5dv.h).
+// Completion queue entries in the layout of mlx5 adapters (mlx5dv.h).
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -8,12 +8,12 @@
 
 namespace zerohop::softhca {
 
-// The entry for a completion; `counter` names the work queue entry that is complete. `owner` is
-// the bit that flips with every turn of the ring. An opcode with immediate data is told as the one
-// without, like in ibv_wc.
+// The entry for a completion; `counter` names the completed work queue entry. `owner` is the bit
+// that flips with every turn of the ring. An opcode with immediate data is reported as the one
+// without, as in ibv_wc.
 mlx5_cqe64 encode_cqe(const ibv_wc& completion, std::uint16_t counter, bool owner) noexcept;
 
-// What lies in a place of the ring before its first completion.
+// The content of a ring place before its first completion.
 mlx5_cqe64 invalid_cqe() noexcept;
 
 }  // namespace zerohop::softhca

@@ -25,7 +25,7 @@ struct Interface {
   in_addr address;
 };
 
-// The interfaces that are up and have an IPv4 address; of several addresses the first.
+// The interfaces that are up and have an IPv4 address; the first one if there are several.
 std::vector<Interface> interfaces() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) throw Error(errno_message("getifaddrs failed", errno), errno);
@@ -50,7 +50,7 @@ Known& known() {
   return all.get();
 }
 
-// The one object for this name and address; made on first sight.
+// The one object for this name and address, created on first use.
 SoftDevice* device_for(const std::string& name, const Interface& interface) {
   std::lock_guard guard(known().mutex);
   auto& all = known().devices;

@@ -1,4 +1,4 @@
-// The soft devices of this host, and what they say about themselves.
+// The soft devices of this host, and their attributes.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,14 +14,14 @@ namespace zerohop::softhca {
 
 namespace limits {
 inline constexpr int kQueuePairs = 1 << 20;
-inline constexpr int kWorkRequests = 1 << 15;  // of one queue
-inline constexpr int kCompletions = 1 << 20;   // of one completion queue
+inline constexpr int kWorkRequests = 1 << 15;  // per queue
+inline constexpr int kCompletions = 1 << 20;   // per completion queue
 inline constexpr int kSge = 32;
 inline constexpr std::uint32_t kInlineBytes = 512;
 inline constexpr int kReadsAndAtomics = 16;  // outstanding on one queue pair, in each direction
 }  // namespace limits
 
-// Devices are never destroyed: an ibv_device may be used after its list is freed, once it is open.
+// Devices are never destroyed: an open ibv_device may be used after its list is freed.
 struct SoftDevice : ibv_device {
   std::string interface;  // "lo", "eth0"
   in_addr address{};      // where its port listens
@@ -32,12 +32,12 @@ struct SoftDevice : ibv_device {
 };
 
 // "soft0" (loopback) first, then "soft0@<interface>" for every other interface that is up and has
-// an IPv4 address, then the loopback devices that were asked for. Throws Error when the kernel does
-// not list the interfaces.
+// an IPv4 address, then the loopback devices requested so far. Throws Error if the kernel does not
+// list the interfaces.
 std::vector<SoftDevice*> soft_devices();
 
-// "soft0@127.0.0.2": a device of its own on another loopback address, listed from now on. Null for
-// another name. Several of them in one process stand in for several adapters.
+// "soft0@127.0.0.2": a separate device on another loopback address, listed from now on. Null for
+// any other name. Several of them in one process simulate several adapters.
 SoftDevice* loopback_device(const std::string& name);
 
 // The members of driver::Verbs.

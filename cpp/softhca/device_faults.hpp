@@ -1,5 +1,5 @@
-// The faults of one device context: which there are now, for all its queue pairs, what happened,
-// and its removal.
+// The faults of one device context: their settings for all its queue pairs, their counts, and the
+// removal of the device.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -27,14 +27,14 @@ class DeviceFaults final : public Timed {
   DeviceFaults(const DeviceFaults&) = delete;
   DeviceFaults& operator=(const DeviceFaults&) = delete;
 
-  // For queue pairs that are there and to come. Takes Context::control. Throws std::bad_alloc.
+  // For present and future queue pairs. Takes Context::control. Throws std::bad_alloc.
   void set(const Faults& faults);
-  // Of a queue pair that is being made; null without faults. Called with Context::control held.
+  // For a queue pair being created; null without faults. Called with Context::control held.
   std::unique_ptr<FaultyWire> wire_of(QueuePair& qp);
 
-  // A request was posted; whether the device is to be gone with it.
+  // A request was posted. Returns whether the device is removed by it.
   bool posted() noexcept;
-  // Whether the device has room for one more beside `there`; refusals are counted.
+  // Whether the device has room for one more beside `there`; counts refusals.
   bool has_room_for_qp(std::size_t there) noexcept {
     return has_room(max_qp_, there, Fault::max_qp);
   }
@@ -44,14 +44,14 @@ class DeviceFaults final : public Timed {
   bool has_room_for_mr(std::size_t there) noexcept {
     return has_room(max_mr_, there, Fault::max_mr);
   }
-  // Lowers what ibv_query_device says.
+  // Lowers the limits that ibv_query_device returns.
   void limit(ibv_device_attr& attributes) const noexcept;
 
   bool gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
-  void on_time() noexcept override;  // the device is gone
+  void on_time() noexcept override;  // removes the device
 
-  // Outlives the device with who reads it.
+  // Readers may keep it after the device is destroyed.
   const std::shared_ptr<FaultCounts> counts = std::make_shared<FaultCounts>();
 
  private:
@@ -70,11 +70,11 @@ class DeviceFaults final : public Timed {
   Limit max_cq_{0};
   Limit max_mr_{0};
   Faults faults_;                       // guarded by Context::control
-  std::atomic<std::uint64_t> left_{0};  // requests until the removal; 0: it is not asked for
+  std::atomic<std::uint64_t> left_{0};  // requests until the removal; 0: no removal
   std::atomic<bool> gone_{false};
 };
 
-// Of an open soft device. Throws std::bad_alloc.
+// For an open soft device. Throws std::bad_alloc.
 void set_faults(ibv_context* context, const Faults& faults);
 std::shared_ptr<const FaultCounts> fault_counts(ibv_context* context) noexcept;
 

@@ -15,7 +15,7 @@
 namespace zerohop::softhca {
 namespace {
 
-// Blocks that the largest entry takes which the queue pair was made for.
+// Size in blocks of the largest entry that the queue pair was created for.
 std::uint32_t blocks_of_entry(const ibv_qp_cap& cap) {
   constexpr std::uint32_t kBefore = 3;  // segments: control, remote address, atomic operands
   constexpr std::uint32_t kHeader = 4;  // bytes of inline data
@@ -35,7 +35,7 @@ std::uint32_t entries_in(std::size_t nbytes, std::uint32_t most) {
       std::min<std::size_t>(std::bit_floor(nbytes / kBlockBytes), most));
 }
 
-// Where a ring is to lie; by default in pages of its own, as large as it must be.
+// The place of a ring; by default pages of its own, of the size needed.
 struct Placement {
   std::byte* at = nullptr;
   std::uint32_t entries = 0;

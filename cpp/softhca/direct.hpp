@@ -1,10 +1,10 @@
-// Queue pairs and completion queues that a GPU drives by itself: the software HCA's filling of the
+// Queue pairs and completion queues driven by a GPU: the software HCA's implementation of the
 // mlx5dv table.
 //
-// A queue pair becomes direct by init_obj(MLX5DV_OBJ_QP), before it is ready to send: from then on
-// its sends are posted to the ring in memory and ibv_post_send is refused; ibv_post_recv stays. A
-// completion queue becomes direct by init_obj(MLX5DV_OBJ_CQ), while it is empty: ibv_poll_cq fails
-// from then on. One without the other works, too; wr_id is then the index of the entry.
+// init_obj(MLX5DV_OBJ_QP) makes a queue pair direct, before it is ready to send: from then on its
+// sends are posted to the ring in memory and ibv_post_send is refused; ibv_post_recv still works.
+// init_obj(MLX5DV_OBJ_CQ) makes an empty completion queue direct: ibv_poll_cq fails from then on.
+// Either works without the other; wr_id is then the index of the entry.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -17,13 +17,13 @@
 
 namespace zerohop::softhca {
 
-// init_obj and the two placements; the functions of Data Direct are null.
+// init_obj and the two placement functions; the Data Direct functions are null.
 std::shared_ptr<const driver::Mlx5dv> mlx5dv();
 
 // The members of driver::Mlx5dv. 0 or errno.
 int init_obj(mlx5dv_obj* objects, std::uint64_t types);
-// Make the object direct with its ring in memory of the caller, which stays valid as long as the
-// object: 64-byte aligned, the greatest power of two of entries of 64 bytes that fits.
+// Makes the object direct, with its ring in the caller's memory, which must stay valid as long as
+// the object: 64-byte aligned; uses the greatest power of two of 64-byte entries that fits.
 int place_send_queue(ibv_qp* qp, void* address, std::size_t nbytes);
 int place_completion_queue(ibv_cq* cq, void* address, std::size_t nbytes);
 

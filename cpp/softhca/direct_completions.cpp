@@ -12,7 +12,7 @@ namespace zerohop::softhca {
 namespace {
 
 constexpr std::uint32_t kTakenMask = 0xffffff;  // the counter in the record has 24 bits
-constexpr std::size_t kTaken = 0;               // its place there
+constexpr std::size_t kTaken = 0;               // its index there
 
 }  // namespace
 
@@ -35,7 +35,7 @@ void DirectCompletions::describe(mlx5dv_cq& out) const noexcept {
 }
 
 bool DirectCompletions::push(const ibv_wc& completion) noexcept {
-  // Acquire: the reader has read the entry that is overwritten.
+  // Acquire: the reader has finished with the entry that is overwritten.
   const std::uint32_t taken =
       be32toh(std::atomic_ref(record_[kTaken]).load(std::memory_order_acquire));
   if (((tail_ - taken) & kTakenMask) > mask_) return false;
@@ -52,7 +52,7 @@ void DirectCompletions::write(std::uint32_t place, const mlx5_cqe64& entry) noex
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
   }
-  // Release: who sees the owner bit sees the entry, and what the completion stands for.
+  // Release: a reader that sees the owner bit also sees the entry and the completed data.
   std::atomic_ref(to[words.size() - 1]).store(words.back(), std::memory_order_release);
 }
 

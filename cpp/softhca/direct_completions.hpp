@@ -1,7 +1,8 @@
-// The ring of a direct completion queue, in memory that a GPU may get mapped: entries written here
-// and read by whoever polls, as mlx5 adapters do it (mlx5dv_init_obj). A reader knows a new entry
-// by the owner bit of its last byte; the last 8 bytes are written at once, behind all others. It
-// tells in the record how many it has taken. Guarded by the lock of the CompletionQueue.
+// The ring of a direct completion queue, in memory that may be mapped into a GPU. This side writes
+// entries and the poller reads them, as with mlx5 adapters (mlx5dv_init_obj). The owner bit in the
+// last byte shows a reader that an entry is new; the last 8 bytes are written at once, after all
+// others. The reader stores in the record how many entries it has taken. Guarded by the lock of the
+// CompletionQueue.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -15,14 +16,14 @@ namespace zerohop::softhca {
 
 class DirectCompletions {
  public:
-  // A ring of that many entries, a power of two; at `ring`, or where null in pages of its own.
-  // Throws Error.
+  // A ring of `count` entries, a power of two, at `ring`; if null, in pages of its own. Throws
+  // Error.
   DirectCompletions(std::uint32_t number, std::uint32_t count, std::byte* ring);
 
   const RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_cq& out) const noexcept;
 
-  // False when the reader has not taken what lies in the next place.
+  // False if the reader has not taken the entry in the next place.
   bool push(const ibv_wc& completion) noexcept;
 
  private:

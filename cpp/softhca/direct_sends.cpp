@@ -27,8 +27,8 @@ bool DirectSends::is_rung() const noexcept {
 }
 
 bool DirectSends::answer() noexcept {
-  // Acquire: what was written before the doorbell is seen below and in take(). The register is
-  // emptied before the record is read, so whatever is announced later rings anew.
+  // Acquire: writes before the doorbell are visible below and in take(). The register is cleared
+  // before the record is read, so a later announcement rings again.
   const std::uint64_t rung = std::atomic_ref(*register_).exchange(0, std::memory_order_acq_rel);
   if (rung == 0) return false;
   std::array<std::uint32_t, 2> words;  // of a control segment

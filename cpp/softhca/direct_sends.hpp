@@ -1,11 +1,11 @@
 // The send ring of a direct queue pair: entries, doorbell record and doorbell register in memory
-// that a GPU may get mapped, written by whoever posts and read here. There is no other protocol
-// than that of mlx5 adapters (mlx5dv_init_obj):
+// that may be mapped into a GPU. The poster writes them, and this side reads them. The protocol is
+// that of mlx5 adapters (mlx5dv_init_obj):
 //
 //   write entries, release, record = blocks posted so far, release, register = first 8 bytes of an
 //   entry
 //
-// Nothing that is read may be relied on: device code writes it. Guarded by QueuePair::lock, but for
+// Device code writes this memory, so no content can be trusted. Guarded by QueuePair::lock, except
 // is_rung().
 #pragma once
 
@@ -22,26 +22,26 @@ namespace zerohop::softhca {
 
 class DirectSends {
  public:
-  // Indices have 16 bits: of two that differ one must be known to be the later one.
+  // Indices have 16 bits. Of two different ones it must be clear which is later.
   static constexpr std::uint32_t kMostBlocksOfRing = 1u << 15;
 
-  // A ring of that many blocks, a power of two; at `ring`, or where null in pages of its own.
-  // Throws Error.
+  // A ring of `blocks` blocks, a power of two, at `ring`; if null, in pages of its own. Throws
+  // Error.
   DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring);
 
   const RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_qp& out) const noexcept;
 
-  // Whether somebody wrote to the register since answer(). Any thread may ask.
+  // Whether the register was written since answer(). Any thread may call it.
   bool is_rung() const noexcept;
-  // Notes how far the record says that entries are posted. False for a doorbell that names another
-  // queue pair: an adapter would take it for that one's.
+  // Reads from the record how many entries are posted. False for a doorbell that names another
+  // queue pair: an adapter would ring that one.
   bool answer() noexcept;
-  // The same where nobody rings.
+  // The same without a doorbell.
   void read_record() noexcept;
 
   bool has_due() const noexcept { return taken_ != due_; }
-  // The next entry that was announced, valid until the next call. Only while has_due().
+  // The next announced entry, valid until the next call. Only while has_due().
   Wqe& take() noexcept;
   void reset() noexcept;
 
@@ -56,7 +56,7 @@ class DirectSends {
   std::uint64_t* register_;  // 0 when it was answered
   std::uint16_t taken_ = 0;  // blocks
   std::uint16_t due_ = 0;
-  // An entry is copied before it is looked at: its writer might change it meanwhile.
+  // An entry is copied before it is checked, because its writer might change it meanwhile.
   alignas(8) std::array<std::byte, kMostBlocks * kBlockBytes> copy_;
   Wqe entry_;
 };

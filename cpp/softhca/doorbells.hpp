@@ -1,5 +1,5 @@
-// The direct queue pairs of a context. Nothing wakes a thread when their doorbells are written, so
-// somebody must look at them again and again.
+// The direct queue pairs of a context. Writing their doorbells wakes no thread, so they must be
+// polled.
 #pragma once
 
 #include <atomic>
@@ -12,12 +12,12 @@ class QueuePair;
 
 class Doorbells {
  public:
-  void add(QueuePair& qp) noexcept;     // one that is direct
-  void remove(QueuePair& qp) noexcept;  // nothing happens for one that is not there
+  void add(QueuePair& qp) noexcept;     // must be direct
+  void remove(QueuePair& qp) noexcept;  // no effect if absent
 
   bool any() const noexcept { return first_.load(std::memory_order_relaxed) != nullptr; }
 
-  // Posts what was announced since the last call. Whether any doorbell was rung.
+  // Posts what was announced since the last call. Returns whether any doorbell was rung.
   bool answer() noexcept;
 
  private:

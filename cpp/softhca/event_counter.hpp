@@ -1,4 +1,4 @@
-// A descriptor that is readable while events are queued, as the descriptors of verbs are.
+// A descriptor that is readable while events are queued, like the descriptors of verbs.
 #pragma once
 
 #include "base/unique_fd.hpp"
@@ -7,7 +7,7 @@ namespace zerohop::softhca {
 
 class EventCounter {
  public:
-  EventCounter();  // throws Error when the process is out of descriptors
+  EventCounter();  // throws Error if the process is out of descriptors
   EventCounter(const EventCounter&) = delete;
   EventCounter& operator=(const EventCounter&) = delete;
 

@@ -95,7 +95,7 @@ void set_status(ibv_wc_status& status, std::string_view word, std::string_view v
 struct Word {
   std::string_view name;
   void (*set)(Faults& faults, std::string_view word, std::string_view value);
-  std::string (*text)(const Faults& faults);  // of its value
+  std::string (*text)(const Faults& faults);  // its value as text
 };
 
 std::string number_text(double number) {

@@ -1,6 +1,6 @@
-// What goes wrong on purpose on a soft device: which faults, how often, and from which seed.
+// The injected faults of a soft device: which ones, how often, and from which seed.
 //
-// As text, "seed=7,drop=0.01,delay=2ms": words and values with commas in between.
+// As text, "seed=7,drop=0.01,delay=2ms": words with values, separated by commas.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -14,8 +14,8 @@
 
 namespace zerohop::softhca {
 
-// How a packet, a request or a device fares. Rates are probabilities, from 0 to 1, for each packet
-// (of 64 KiB at most) that a queue pair sends; of rnr for each message that one receives.
+// Rates are probabilities from 0 to 1: for each packet (at most 64 KiB) that a queue pair sends;
+// for rnr, for each message that it receives.
 struct Faults {
   std::uint64_t seed = 0;
   double drop = 0;
@@ -25,29 +25,29 @@ struct Faults {
   double partial = 0;
   double alter = 0;
   double rnr = 0;
-  double delay_rate = 1;  // of packets that wait for `delay`
+  double delay_rate = 1;  // of packets delayed by `delay`
   std::chrono::nanoseconds delay{0};
-  std::chrono::nanoseconds slow{0};  // between two looks at what has come
-  std::uint64_t fail = 0;            // the request of each queue pair, from 1 on; 0: none
+  std::chrono::nanoseconds slow{0};  // pause between two reads of the socket
+  std::uint64_t fail = 0;            // which request of each queue pair fails, from 1 on; 0: none
   ibv_wc_status fail_status = IBV_WC_GENERAL_ERR;
-  std::uint64_t remove = 0;  // the request of the device at which that is gone; 0: none
-  // How many the device has at most of what ibv_device_attr calls so; 0: as many as without. One
-  // more is refused with ENOMEM; what is there already stays.
+  std::uint64_t remove = 0;  // at which request of the device it is removed; 0: never
+  // Lower limits for the values of that name in ibv_device_attr; 0: the usual limit. Further
+  // objects are refused with ENOMEM; existing ones stay.
   std::uint64_t max_qp = 0;
   std::uint64_t max_cq = 0;
   std::uint64_t max_mr = 0;
 
-  // Throws std::invalid_argument, naming what is wrong and what is known.
+  // Throws std::invalid_argument, naming the error and the known words.
   static Faults parse(std::string_view text);
-  std::string text() const;  // what differs from the defaults, in a form that parse() takes
+  std::string text() const;  // values that differ from the defaults, readable by parse()
   bool any() const noexcept;
-  bool on_queue_pairs() const noexcept;  // any but the limits of the device
+  bool on_queue_pairs() const noexcept;  // any except the limits of the device
 };
 
 std::string_view status_word(ibv_wc_status status) noexcept;  // "RETRY_EXC_ERR"
 
-// What happened, counted for a device: what it did wrong on purpose, and what it found wrong in the
-// packets that came.
+// What is counted for a device: the faults it injected, and the errors it found in received
+// packets.
 enum class Fault : std::uint8_t {
   drop,
   duplicate,
@@ -78,18 +78,18 @@ struct FaultCounts {
   std::uint64_t of(Fault fault) const noexcept {
     return counts[static_cast<std::size_t>(fault)].load(std::memory_order_relaxed);
   }
-  // What went wrong with requests and packets on purpose, "drop 3, cut 1"; empty: nothing has.
+  // The injected faults of requests and packets, "drop 3, cut 1"; empty: none.
   std::string text() const;
 };
 
-// Numbers that depend on nothing but the seed and what they are asked for: neither on the clock nor
-// on what was asked before.
+// Random numbers that depend only on the seed and the Throw: neither on the clock nor on earlier
+// calls.
 class Dice {
  public:
   Dice(std::uint64_t seed, std::uint64_t queue_pair) noexcept
       : key_(mixed(mixed(seed) ^ queue_pair)) {}
 
-  // What is asked for: `what` of the `index`-th of a `kind`, its `part` and `attempt`.
+  // Identifies a number: `what` of the `index`-th of a `kind`, its `part` and `attempt`.
   struct Throw {
     std::uint8_t what;
     std::uint8_t kind;

@@ -14,19 +14,19 @@
 namespace zerohop::softhca {
 namespace {
 
-// What a packet is, of those with different numbers of their own.
+// The kind of a packet; each kind counts its own numbers.
 enum Kind : std::uint8_t { kRequest, kResponse, kAcknowledgement, kReceive };
 
-constexpr std::uint8_t kWhichBit = 64;  // what is asked of the dice, besides a Fault
+constexpr std::uint8_t kWhichBit = 64;  // a question for the dice other than a Fault
 constexpr std::uint8_t kHowMuch = 65;
 
-// Without a timer nothing lost would ever be sent again: then that of 14, which is the default of
-// most programs.
+// Without a timer nothing lost would ever be resent. Then uses code 14, the default of most
+// programs.
 Clock::duration one_try(const ibv_qp_attr& attributes) {
   return ack_timeout(attributes.timeout == 0 ? std::uint8_t{14} : attributes.timeout);
 }
 
-constexpr Clock::time_point kNow{};  // of what is not held
+constexpr Clock::time_point kNow{};  // value if nothing is delayed
 
 }  // namespace
 
@@ -74,8 +74,8 @@ void FaultyWire::seal() noexcept {
   begin_try({});
 }
 
-// A bit of the data of a write or of the answer to a read, as memory or a bus might flip it: the
-// checksum is made of what is wrong already.
+// Flips a bit in the data of a write or of a read response, as faulty memory or a faulty bus might.
+// The checksum is computed afterwards, so it covers the wrong data.
 void FaultyWire::alter() noexcept {
   wire::Prefix prefix;
   wire::Packet packet;
@@ -89,8 +89,8 @@ void FaultyWire::alter() noexcept {
   flip_bit();
 }
 
-// Names the packet by what it is, and not by when it leaves: by the number of its request, and
-// which packet of that it is.
+// Names the packet by its content, not by the time it leaves: by the number of its request and its
+// position among that request's packets.
 void FaultyWire::name() noexcept {
   wire::Prefix prefix;
   wire::Packet packet;
@@ -113,7 +113,7 @@ void FaultyWire::name() noexcept {
   named_ = named;
 }
 
-// Decides what happens to the packet this time, and when.
+// Decides the fate of the packet on this try, and when it leaves.
 void FaultyWire::begin_try(Clock::duration after) noexcept {
   leaving_ = {packet_.get(), nbytes_};
   fate_ = Fate::arrives;
@@ -137,7 +137,7 @@ void FaultyWire::begin_try(Clock::duration after) noexcept {
   if (after.count() > 0) wake_at(due_, after);
 }
 
-// Whether the dice say so; who asks has it happen.
+// Asks the dice, and counts the fault if they hit; the caller then injects it.
 bool FaultyWire::hits(Fault fault, double rate) noexcept {
   if (!dice_.hits(rate, asked(static_cast<std::uint8_t>(fault)))) return false;
   happened(fault);
@@ -150,8 +150,8 @@ Dice::Throw FaultyWire::asked(std::uint8_t what) const noexcept {
   return asked;
 }
 
-// Ends within the payload, if there is any, whose first bytes the receiver then places: so the
-// packet must not be one that is looked at as a whole.
+// Ends within the payload, if there is any, so that the receiver places its first bytes. The packet
+// must therefore not be a checked frame, which is read as a whole.
 void FaultyWire::shorten() noexcept {
   leaving_ = uncheck_frame(leaving_);
   wire::Prefix prefix;
@@ -161,7 +161,7 @@ void FaultyWire::shorten() noexcept {
   leaving_ = leaving_.first(kept + dice_.bits(asked(kHowMuch)) % (leaving_.size() - kept));
 }
 
-// Never one that says how long the frame is: without that nobody finds the next.
+// Never a bit of the frame's length: without that the receiver cannot find the next frame.
 void FaultyWire::choose_bit() noexcept {
   constexpr std::size_t kFirst = offsetof(wire::Prefix, first_request) * 8;
   constexpr std::size_t kSpared = sizeof(wire::Check) * 8;
@@ -183,7 +183,7 @@ FaultyWire::Sent FaultyWire::send() noexcept {
   return Sent::all;
 }
 
-// Gives the socket what is to leave.
+// Passes the pending bytes to the socket.
 FaultyWire::Sent FaultyWire::push() noexcept {
   while (!leaving_.empty()) {
     IoVector parts;
@@ -194,7 +194,7 @@ FaultyWire::Sent FaultyWire::push() noexcept {
     } else if (errno == EAGAIN) {
       return Sent::blocked;
     } else if (errno != EINTR) {
-      qp_.reader.read_rest(qp_);  // what the peer said before it left counts
+      qp_.reader.read_rest(qp_);  // what the peer sent before it closed still counts
       qp_.fail({.kind = Failure::Kind::lost});
       return Sent::failed;
     }
@@ -202,7 +202,7 @@ FaultyWire::Sent FaultyWire::push() noexcept {
   return Sent::all;
 }
 
-// What was to leave this time has left. False when the connection is to end.
+// Everything for this try has been sent. False if the connection must end.
 bool FaultyWire::finish() noexcept {
   switch (fate_) {
     case Fate::ends: return false;
@@ -267,7 +267,7 @@ void FaultyWire::wake_at(Clock::time_point& which, Clock::duration after) noexce
   program();
 }
 
-// One wake-up stands for both.
+// One wake-up serves both times.
 void FaultyWire::program() noexcept {
   auto earliest = Clock::time_point::max();
   for (const Clock::time_point at : {due_, reads_at_}) {

@@ -1,8 +1,7 @@
-// What stands between a queue pair with faults and its connection. Frames are copied here, a packet
-// in each, numbered and sealed (checked_frame.hpp); what the Dice say happens to them then. A
-// packet that is lost or damaged is sent again after the queue pair's ack timeout, as often as its
-// retry_cnt says, while everything behind it waits: for the queue pair, and for its peer, that is
-// what go-back-N over a network that loses packets looks like.
+// The stage between a queue pair with faults and its connection. Frames are copied here, one packet
+// each, numbered and sealed (checked_frame.hpp); then the Dice decide their fate. A lost or damaged
+// packet is resent after the queue pair's ack timeout, at most retry_cnt times, while everything
+// behind it waits. To the queue pair and its peer this looks like go-back-N over a lossy network.
 //
 // All of it is guarded by QueuePair::lock.
 #pragma once
@@ -32,24 +31,24 @@ class FaultyWire final : public Timed {
   FaultyWire(const FaultyWire&) = delete;
   FaultyWire& operator=(const FaultyWire&) = delete;
 
-  void change(const Faults& faults) noexcept;  // for packets from the next one on
+  void change(const Faults& faults) noexcept;  // from the next packet on
   void reset() noexcept;                       // the connection has ended
 
-  // Copies the parts [first, end) of a frame to the end of the packet; how many bytes.
+  // Copies the parts [first, end) of a frame to the end of the packet; returns the number of bytes.
   ssize_t take(IoVector& parts, std::size_t first, std::size_t end) noexcept;
   void seal() noexcept;  // the packet is complete
 
-  enum class Sent : std::uint8_t { all, blocked, held, failed };  // held: on_time() goes on
+  enum class Sent : std::uint8_t { all, blocked, held, failed };  // held: on_time() continues
   Sent send() noexcept;
-  bool holds() const noexcept { return sealed_; }  // a packet that has not left for good
+  bool holds() const noexcept { return sealed_; }  // a packet not finally sent
 
-  // Whether what has come may be read now; after that was done, not for a while.
+  // Whether received bytes may be read now; after reading, not for a while.
   bool may_read() const noexcept { return reads_at_ == Clock::time_point{}; }
   void has_read() noexcept;
-  void read_now() noexcept;  // however long it was to wait
-  // Whether the request is to find no receive, though there is one.
+  void read_now() noexcept;  // despite any remaining pause
+  // Whether the request must find no receive, although there is one.
   bool finds_no_receive(std::uint32_t request) noexcept;
-  // Of the next request that is posted: how it is to fail, or IBV_WC_SUCCESS.
+  // For the next posted request: the status to fail with, or IBV_WC_SUCCESS.
   ibv_wc_status posted() noexcept;
 
   void on_time() noexcept override;
@@ -81,11 +80,11 @@ class FaultyWire final : public Timed {
   const std::unique_ptr<std::byte[]> packet_;
   std::size_t nbytes_ = 0;  // of packet_
   bool sealed_ = false;
-  std::span<std::byte> leaving_{};  // what is left of it to send
+  std::span<std::byte> leaving_{};  // the unsent rest of it
   std::uint32_t next_number_ = 0;   // of checked frames on this connection
 
-  Dice::Throw named_{};           // the packet: what its fate depends on
-  Fate fate_ = Fate::arrives;     // of this try; with `ends` the connection does
+  Dice::Throw named_{};           // the packet; its fate depends on this
+  Fate fate_ = Fate::arrives;     // of this try; with `ends` the connection ends
   std::size_t bit_ = 0;           // the wrong one of a damaged packet
   Clock::time_point due_{};       // when the packet may leave; 0: now
   Clock::time_point reads_at_{};  // when may_read() again; 0: now

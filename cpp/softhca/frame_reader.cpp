@@ -16,7 +16,7 @@ namespace {
 
 using wire::Op;
 
-constexpr int kReceivesAtOnce = 16;  // system calls; then other connections get their turn
+constexpr int kReceivesAtOnce = 16;  // system calls before other connections get their turn
 
 bool has_payload(Op op) { return op == Op::send || op == Op::write || op == Op::read_response; }
 bool has_operands(Op op) { return op == Op::compare_swap || op == Op::fetch_add; }
@@ -69,8 +69,7 @@ FrameReader::Step FrameReader::corrupt(QueuePair& qp) noexcept {
   return Step::failed;
 }
 
-// The memory of the packet is not, or no longer, there for the bytes from `placed` on. Or a copy to
-// it failed.
+// The packet's memory from byte `placed` on is not registered (any more), or a copy to it failed.
 FrameReader::Step FrameReader::withdrawn(QueuePair& qp, std::uint32_t placed) noexcept {
   if (!settle(qp)) return Step::failed;
   qp.fail({.kind = response_ ? Failure::Kind::request : Failure::Kind::responder,
@@ -90,8 +89,8 @@ FrameReader::Step FrameReader::lost(QueuePair& qp, ssize_t result) noexcept {
   return Step::failed;
 }
 
-// What has come for memory behind a Bounce is in place. False when a copy failed: then nothing of
-// it counts that came since the last time.
+// Completes the copies to memory behind a Bounce. False if one failed: then nothing received since
+// the last call counts.
 bool FrameReader::settle(QueuePair& qp) noexcept {
   if (const int error = qp.bounce.settle(); error != 0) {
     const bool ours = response_ && !qp.responder.is_unsettled();
@@ -116,7 +115,7 @@ bool FrameReader::read(QueuePair& qp) noexcept {
 bool FrameReader::read_some(QueuePair& qp) noexcept {
   for (int i = 0; i < kReceivesAtOnce; ++i) {
     if (receive(qp) != Step::progress) return i > 0;
-    // Consumed before returning: with the socket empty, nothing would call again.
+    // Parse before returning: with the socket empty, nothing would call this function again.
     if (parse(qp) == Step::failed || short_read_) return true;
   }
   return true;
@@ -154,7 +153,7 @@ FrameReader::Step FrameReader::begin_frame(QueuePair& qp) noexcept {
   return received < prefix.control_bytes ? await() : take_frame(qp, sizeof prefix);
 }
 
-// Nothing of such a frame counts before all of it has come and was looked at.
+// A checked frame takes effect only once all of it has arrived and passed the check.
 FrameReader::Step FrameReader::begin_checked(QueuePair& qp) noexcept {
   const std::span<std::byte> received = buffer_.subspan(begin_, end_ - begin_);
   const std::size_t nbytes = checked_nbytes(received);
@@ -173,7 +172,7 @@ FrameReader::Step FrameReader::begin_checked(QueuePair& qp) noexcept {
   return Step::progress;
 }
 
-// The control section has been received; its packets begin `packets_at` bytes behind its begin.
+// The control section has been received; its packets begin at byte `packets_at` of it.
 FrameReader::Step FrameReader::take_frame(QueuePair& qp, std::uint32_t packets_at) noexcept {
   wire::Prefix prefix;
   std::memcpy(&prefix, &buffer_[begin_], sizeof prefix);
@@ -188,7 +187,7 @@ FrameReader::Step FrameReader::take_frame(QueuePair& qp, std::uint32_t packets_a
   return Step::progress;
 }
 
-// The rest of what lies in the buffer has not come: there is to be room for it.
+// The rest of the frame has not arrived: makes room for it.
 FrameReader::Step FrameReader::await() noexcept {
   const std::uint32_t received = end_ - begin_;
   std::memmove(buffer_.data(), buffer_.data() + begin_, received);
@@ -197,7 +196,7 @@ FrameReader::Step FrameReader::await() noexcept {
   return Step::starved;
 }
 
-// For a whole checked frame, and a bit of the next. False without memory.
+// For a whole checked frame and the beginning of the next. False: out of memory.
 bool FrameReader::make_room() noexcept {
   if (large_) return true;
   large_.reset(new (std::nothrow) std::byte[kLarge]);
@@ -216,7 +215,7 @@ FrameReader::Step FrameReader::next_packet(QueuePair& qp) noexcept {
   return Step::progress;
 }
 
-// Reads the packet at `at` and moves `at` behind it and what belongs to it.
+// Reads the packet at `at` and moves `at` past it and its operands or inline payload.
 bool FrameReader::decode(std::uint32_t& at, wire::Packet& packet) const noexcept {
   if (control_end_ - at < sizeof packet) return false;
   std::memcpy(&packet, &buffer_[at], sizeof packet);
@@ -269,7 +268,7 @@ FrameReader::Step FrameReader::store(QueuePair& qp, const std::byte* from,
     const std::int64_t added =
         landing_.add(qp.device.memory, qp.pd, payload_done_ + stored, nbytes - stored, pins, parts);
     if (added <= 0) return withdrawn(qp, payload_done_ + stored);
-    // Somebody may look for a word in memory: what came before it is in place then, elsewhere too.
+    // The program may poll a word in memory: earlier data, anywhere, must be in place first.
     const bool is_word = nbytes == sizeof(std::uint32_t) || nbytes == sizeof(std::uint64_t);
     if (is_word && parts.on_host() && !qp.bounce.idle() && !settle(qp)) return Step::failed;
     copy_out(parts, from + stored, static_cast<std::size_t>(added));
@@ -283,12 +282,12 @@ FrameReader::Step FrameReader::store(QueuePair& qp, const std::byte* from,
 FrameReader::Step FrameReader::close_packet(QueuePair& qp) noexcept {
   in_packet_ = false;
   if (landing_.kind == Landing::Kind::discard) return Step::progress;
-  if (packet_.op == Op::atomic_response) {  // its payload is where others have an address
+  if (packet_.op == Op::atomic_response) {  // its payload is in the address field
     const auto* old = reinterpret_cast<const std::byte*>(&packet_.address);
     if (store(qp, old, sizeof packet_.address) != Step::progress) return Step::failed;
   }
-  // Nobody is told of a plain write before the end of read(): those that came together are copied
-  // together. Of all else somebody hears at once.
+  // The peer hears of a plain write only at the end of read(), so the copies of several can run
+  // together. Everything else is visible at once.
   const bool told_later = packet_.op == Op::write && (packet_.flags & wire::kImmediate) == 0;
   if (!told_later && !settle(qp)) return Step::failed;
   const bool closed =
@@ -296,8 +295,7 @@ FrameReader::Step FrameReader::close_packet(QueuePair& qp) noexcept {
   return closed ? Step::progress : Step::failed;
 }
 
-// One system call: into the landing places as far as they are known, and into the look-ahead
-// buffer.
+// One system call: into the known landing places, and into the look-ahead buffer.
 FrameReader::Step FrameReader::receive(QueuePair& qp) noexcept {
   if (in_packet_ && landing_.kind == Landing::Kind::discard) return discard(qp);
   Pins pins;
@@ -312,8 +310,7 @@ FrameReader::Step FrameReader::receive(QueuePair& qp) noexcept {
   return Step::progress;
 }
 
-// The buffer holds no unconsumed payload when this is called: what is missing of it is still to
-// come.
+// Called only while the buffer holds no unconsumed payload: the missing payload has not arrived.
 bool FrameReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t& ahead) noexcept {
   if (!in_packet_) {
     out.add(buffer_.data() + end_, buffer_.size() - end_);
@@ -331,18 +328,18 @@ bool FrameReader::gather(QueuePair& qp, Pins& pins, IoVector& out, std::uint32_t
   return true;
 }
 
-// Adds the places of the following packets; whether that covers the whole rest of the frame.
+// Adds the places of the following packets. Returns whether they cover the whole rest of the frame.
 bool FrameReader::gather_ahead(QueuePair& qp, Pins& pins, IoVector& out,
                                std::uint32_t& ahead) noexcept {
   std::uint32_t at = packet_at_;
   bool may_be_refused = false;
   for (std::uint32_t i = 0; i < packets_left_; ++i) {
     wire::Packet packet;
-    if (!decode(at, packet)) return false;  // reported when it is its turn
+    if (!decode(at, packet)) return false;  // reported in its turn
     const std::uint32_t nbytes = outside(packet);
     if (nbytes == 0) {
-      // A request without payload out here may be refused when it is its turn, and then nothing
-      // behind it may have been placed.
+      // A request without payload here may be refused in its turn; then nothing behind it may have
+      // been placed.
       if (packet.op <= wire::Op::fetch_add) may_be_refused = true;
       continue;
     }

@@ -11,7 +11,7 @@
 namespace zerohop::softhca {
 namespace {
 
-constexpr int kFramesAtOnce = 4;  // then the caller gets its thread back; others continue
+constexpr int kFramesAtOnce = 4;  // then the caller returns; others continue
 
 bool has_something_to_say(const QueuePair& qp, bool acknowledge) {
   return qp.requester.has_work() || qp.responder.has_answers() ||
@@ -24,7 +24,7 @@ std::byte* FrameWriter::put(const wire::Packet& packet, std::size_t extra_nbytes
   std::memcpy(&frame_->control[control_nbytes_], &packet, sizeof packet);
   std::byte* extra = &frame_->control[control_nbytes_ + sizeof packet];
   const std::size_t padded = wire::padded(extra_nbytes);
-  if (padded != extra_nbytes) std::memset(extra + padded - 8, 0, 8);  // stale bytes must not leave
+  if (padded != extra_nbytes) std::memset(extra + padded - 8, 0, 8);  // no stale bytes may be sent
   control_nbytes_ += sizeof packet + padded;
   ++packets_;
   return extra;
@@ -121,7 +121,7 @@ FrameWriter::Io FrameWriter::send(QueuePair& qp) noexcept {
       qp.fail({.kind = Failure::Kind::request, .status = IBV_WC_LOC_PROT_ERR});
       return Io::failed;
     } else if (errno != EINTR) {
-      qp.reader.read_rest(qp);  // what the peer said before it left counts
+      qp.reader.read_rest(qp);  // what the peer sent before it closed still counts
       qp.fail({.kind = Failure::Kind::lost});
       return Io::failed;
     }
@@ -129,13 +129,13 @@ FrameWriter::Io FrameWriter::send(QueuePair& qp) noexcept {
   return Io::done;
 }
 
-// Result and errno of the last system call. What was sent has been counted.
+// Returns result and errno of the last system call. Sent bytes are counted already.
 ssize_t FrameWriter::send_vector(QueuePair& qp, IoVector& parts) noexcept {
   std::size_t first = 0;
   ssize_t sent = 0;
   while (first < parts.count()) {
     const std::size_t end = qp.bounce.ready(parts.count());
-    if (end == 0) return 0;  // a copy failed, as settle() will say
+    if (end == 0) return 0;  // a copy failed, which settle() reports
     std::size_t nbytes = 0;
     for (std::size_t i = first; i < end; ++i) nbytes += parts.data()[i].iov_len;
     sent = faulty_ ? qp.faulty->take(parts, first, end)
@@ -148,7 +148,7 @@ ssize_t FrameWriter::send_vector(QueuePair& qp, IoVector& parts) noexcept {
   return sent;
 }
 
-// The rest of the frame cannot follow: the stream ends here.
+// The rest of the frame cannot be sent, so the stream ends here.
 FrameWriter::Io FrameWriter::copy_failed(QueuePair& qp, int error) noexcept {
   const bool request = segment_ < segment_count_ && frame_->segments[segment_].request;
   qp.fail({.kind = request ? Failure::Kind::request : Failure::Kind::withdrawn,
@@ -157,7 +157,7 @@ FrameWriter::Io FrameWriter::copy_failed(QueuePair& qp, int error) noexcept {
   return Io::failed;
 }
 
-// False when memory of the frame is no longer registered: the stream cannot be continued.
+// False if memory of the frame is no longer registered: the stream cannot continue.
 bool FrameWriter::gather(QueuePair& qp, Pins& pins, IoVector& out) noexcept {
   if (control_sent_ < control_nbytes_) {
     out.add(&frame_->control[control_sent_], control_nbytes_ - control_sent_);
@@ -166,7 +166,7 @@ bool FrameWriter::gather(QueuePair& qp, Pins& pins, IoVector& out) noexcept {
   for (std::size_t i = segment_; i < segment_count_ && !out.full(); ++i, done = 0) {
     const std::size_t before = out.nbytes();
     if (!add_segment(qp, frame_->segments[i], done, pins, out)) {
-      // Send what stands before it: the bad one fails when it is the first.
+      // Send everything before it first; the failing segment fails once it is the first.
       if (out.nbytes() > 0) return true;
       qp.fail(
           {.kind = frame_->segments[i].request ? Failure::Kind::request : Failure::Kind::withdrawn,

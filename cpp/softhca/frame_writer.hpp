@@ -1,6 +1,6 @@
-// Builds frames (wire.hpp) from what requester and responder have to say, and sends them with as
-// few system calls as the socket allows, straight from the user's memory; from memory that the CPU
-// cannot touch, through a Bounce.
+// Builds frames (wire.hpp) from the packets of requester and responder, and sends them with as few
+// system calls as possible, directly from the user's memory; from memory that the CPU cannot
+// access, through a Bounce.
 #pragma once
 
 #include <array>
@@ -20,8 +20,8 @@ class FrameWriter {
   enum class Io { done, blocked, more, held, failed };
 
   // Sends until nothing is due (done), the socket is full (blocked), others should have a turn
-  // (more) or a fault keeps a frame back (held). `acknowledge`: an acknowledgement alone is reason
-  // enough for a frame.
+  // (more) or a fault holds a frame back (held). `acknowledge`: send a frame even for an
+  // acknowledgement alone.
   Io flush(QueuePair& qp, bool acknowledge) noexcept;
 
   bool idle() const noexcept { return control_nbytes_ == 0; }
@@ -30,18 +30,18 @@ class FrameWriter {
     frame_.give_back();
   }
 
-  // The first request of which not every byte has been handed to the kernel; `next` is the first
-  // one that no frame contains yet.
+  // The first request of which not every byte has been passed to the kernel; `next` is the first
+  // one that is in no frame yet.
   std::uint32_t unsent_from(std::uint32_t next) const noexcept;
 
-  // For requester and responder while they fill a frame.
+  // For requester and responder, while they fill a frame.
   bool has_room(std::size_t extra_nbytes = 0) const noexcept {
     return packets_ < (faulty_ ? 1 : wire::kMaxPackets) &&
            control_nbytes_ + sizeof(wire::Packet) + wire::padded(extra_nbytes) <= wire::kMaxControl;
   }
   // Appends a packet and room for extra_nbytes behind it (operands or inline payload).
   std::byte* put(const wire::Packet& packet, std::size_t extra_nbytes = 0) noexcept;
-  // Payload that follows the control section: of our request `number`, from `offset` on ...
+  // Payload that follows the control section: from our request `number`, from `offset` on ...
   void attach_request(std::uint32_t number, std::uint32_t offset, std::uint32_t nbytes) noexcept;
   // ... or from registered memory that the peer reads.
   void attach_memory(std::uint32_t key, std::uint64_t address, std::uint32_t nbytes) noexcept;
@@ -74,15 +74,15 @@ class FrameWriter {
     std::array<Segment, wire::kMaxPackets> segments;
   };
 
-  void finish() noexcept;  // the frame on its way
+  void finish() noexcept;  // the current frame
 
   Borrowed<Frame> frame_;
-  std::size_t control_nbytes_ = 0;  // 0: no frame is on its way
+  std::size_t control_nbytes_ = 0;  // 0: no current frame
   std::size_t control_sent_ = 0;
-  bool faulty_ = false;  // the frame goes by the queue pair's FaultyWire
+  bool faulty_ = false;  // the frame goes through the queue pair's FaultyWire
   std::size_t packets_ = 0;
   std::size_t segment_count_ = 0;
-  std::size_t segment_ = 0;         // the one being sent
+  std::size_t segment_ = 0;         // being sent
   std::uint32_t segment_sent_ = 0;  // bytes of it
 };
 

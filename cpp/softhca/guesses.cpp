@@ -15,11 +15,11 @@ in_addr other_end(int socket) noexcept {
   return address.sin_family == AF_INET ? address.sin_addr : in_addr{};
 }
 
-// All of 127/8 is this host, by whatever of its addresses it connects.
+// All of 127/8 is this host, whichever of its addresses it connects from.
 std::size_t Guesses::place_of(in_addr host) noexcept {
   std::uint32_t number = ::ntohl(host.s_addr);
   if (number >> IN_CLASSA_NSHIFT == IN_LOOPBACKNET) number = INADDR_LOOPBACK;
-  return (number * 0x9e3779b1u) >> 24;  // Fibonacci hashing: the upper 8 bits depend on all
+  return (number * 0x9e3779b1u) >> 24;  // Fibonacci hashing: the upper 8 bits depend on all others
 }
 
 void Guesses::add(in_addr from, Clock::time_point now) noexcept {

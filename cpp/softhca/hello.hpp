@@ -1,8 +1,8 @@
-// The first bytes on a data connection, from either side: who I am, and whom I was told to expect.
+// The first bytes on a data connection, from either side: the sender, and the peer it expects.
 //
-// A connection is kept only when every field matches what the two queue pairs were told by their
-// owners. Queue pair numbers, packet sequence numbers and six bytes of each GID are random, so a
-// stranger who has not seen the exchange cannot produce a hello that fits.
+// A connection is kept only if every field matches what the owners of the two queue pairs set.
+// Queue pair numbers, packet sequence numbers and six bytes of each GID are random, so a stranger
+// who has not seen the exchange cannot produce a matching hello.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -11,7 +11,7 @@
 
 namespace zerohop::softhca {
 
-inline constexpr std::uint32_t kPsnUnknown = 0xffffffff;  // the sender is in RTR: it has none yet
+inline constexpr std::uint32_t kPsnUnknown = 0xffffffff;  // the sender is in RTR, without a PSN
 
 struct Hello {
   std::uint8_t magic[8];
@@ -25,9 +25,9 @@ struct Hello {
 };
 static_assert(sizeof(Hello) == 64);
 
-// The last byte is the version of all that travels on the connection (wire.hpp): from 2 on frames
-// may be checked. Endpoints learn of another one before, by words: engine::kControlVersion rises
-// with it.
+// The last byte is the version of the whole connection protocol (wire.hpp): from 2 on frames may be
+// checked. Endpoints detect another version earlier, with a clear error: engine::kControlVersion
+// rises with it.
 inline constexpr std::uint8_t kHelloMagic[8] = {'z', 'e', 'r', 'o', 'h', 'o', 'p', 2};
 
 }  // namespace zerohop::softhca

@@ -1,4 +1,4 @@
-// Where the payload of an incoming packet goes.
+// The destination of an incoming packet's payload.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,20 +12,20 @@ namespace zerohop::softhca {
 
 struct Landing {
   enum class Kind : std::uint8_t {
-    discard,   // nowhere: the packet is not acted upon
+    discard,   // nowhere: the packet is ignored
     none,      // the packet has no payload
     region,    // registered memory, by key and address
     elements,  // a scatter list of this side, from `offset` on
   };
   Kind kind = Kind::discard;
-  int access = 0;  // what the memory must allow
+  int access = 0;  // rights that the memory must have
   std::uint32_t key = 0;
   std::uint64_t address = 0;
   std::span<const ibv_sge> elements{};
   std::uint64_t offset = 0;
 
-  // Adds the bytes [done, done + nbytes) of the payload to `out`; how many (fewer when it is full),
-  // or -1 when refused.
+  // Adds the bytes [done, done + nbytes) of the payload to `out`. Returns how many (fewer if it is
+  // full), or -1 if refused.
   std::int64_t add(MemoryTable& memory, const ibv_pd* domain, std::uint64_t done,
                    std::uint64_t nbytes, Pins& pins, IoVector& out) const noexcept {
     if (kind == Kind::elements) {

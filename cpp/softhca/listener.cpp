@@ -60,7 +60,7 @@ void Listener::on_ready(std::uint32_t) noexcept {
   bury();
   try {
     acceptor_.accept();
-  } catch (const std::exception&) {  // out of descriptors or memory: after a rest
+  } catch (const std::exception&) {  // out of descriptors or memory: retry after a pause
   }
   look();
 }
@@ -68,7 +68,7 @@ void Listener::on_ready(std::uint32_t) noexcept {
 void Listener::admit(UniqueFd connection) {
   Pending& pending = pending_.emplace_back(*this, std::move(connection));
   if (!context_.poller.add(pending.fd.get(), EPOLLIN, pending)) return reject(pending);
-  hear(pending);  // a hello sent with the connection is there already
+  hear(pending);  // a hello sent with the connection is already there
 }
 
 void Listener::turn_away(int fd, const char*) noexcept {
@@ -83,7 +83,8 @@ void Listener::watch_listener(bool watched) noexcept {
 
 void Listener::hear(Pending& pending) noexcept {
   if (!pending.fd || pending.parked()) {
-    // The hello is all it may say before it is welcomed: more, or the end, is a breach.
+    // Only the hello may arrive before the connection is adopted: more bytes, or the end, are a
+    // breach.
     if (pending.fd) reject(pending);
     return;
   }
@@ -122,9 +123,9 @@ void Listener::claim(QueuePair& qp) noexcept {
   }
 }
 
-// A queue pair that was reset dials again, and its earlier hello, which says the same, may still be
-// here: a connection whose other end has closed is not given to anybody. One from a host that
-// guesses keys is closed without a word, and its owner dials again.
+// A queue pair that was reset dials again, but its earlier, identical hello may still be here, so a
+// connection closed by its other end is not handed over. A connection from a host that guesses keys
+// is closed silently; its owner dials again.
 bool Listener::is_welcome(const Pending& pending) const noexcept {
   if (context_.guesses.wait(other_end(pending.fd.get()))) return false;
   char next;

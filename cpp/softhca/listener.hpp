@@ -1,10 +1,9 @@
-// The TCP listener of one device context, and the connections that are pending: whose other end is
-// not yet known. It is a device's, and served by its thread: Endpoints share it.
+// The TCP listener of one device context, and its pending connections, whose peer is not yet known.
+// It belongs to the device, whose thread serves it: Endpoints share it.
 //
-// Each must produce a complete hello in time. If it fits a queue pair that expects it, the
-// queue pair adopts the connection; if it names a queue pair that was not told its peer yet, it is
-// parked until the owner catches up; all others are closed without a word. Numbers and times are
-// bounded.
+// Each connection must send a complete hello in time. If it fits a queue pair that expects it, the
+// queue pair adopts the connection. If its queue pair does not know its peer yet, the connection is
+// parked until the owner sets it. All others are closed silently. Numbers and times are bounded.
 #pragma once
 
 #include <netinet/in.h>
@@ -32,11 +31,12 @@ class Listener final : public Watched, public Timed, private Acceptor::Owner {
 
   const ibv_gid& gid() const noexcept { return gid_; }
 
-  // Gives `qp`, which has just been told its peer, the parked connection of that peer if there is
-  // one. Called with Context::control held.
+  // Gives `qp`, whose peer was just set, the parked connection of that peer if there is one. Called
+  // with Context::control held.
   void claim(QueuePair& qp) noexcept;
 
-  // How many connections were closed because their hello was late, malformed or fitted nobody.
+  // How many connections were closed because their hello was late, malformed or matched no queue
+  // pair.
   std::uint64_t rejected() const noexcept { return rejected_.load(std::memory_order_relaxed); }
 
   void on_ready(std::uint32_t ready) noexcept override;
@@ -48,10 +48,10 @@ class Listener final : public Watched, public Timed, private Acceptor::Owner {
     void on_ready(std::uint32_t) noexcept override { listener.hear(*this); }
 
     Listener& listener;
-    UniqueFd fd;  // closed or given away: empty
+    UniqueFd fd;  // empty: closed or handed over
     Hello hello{};
-    std::size_t heard = 0;        // bytes of the hello
-    std::uint64_t closed_in = 0;  // Poller::round()
+    std::size_t heard = 0;        // bytes of the hello received
+    std::uint64_t closed_in = 0;  // value of Poller::round()
     bool parked() const noexcept { return fd && heard == sizeof(Hello); }
   };
 
@@ -68,7 +68,7 @@ class Listener final : public Watched, public Timed, private Acceptor::Owner {
   void look() noexcept;
 
   Context& context_;
-  Acceptor acceptor_;           // guarded by Context::control, as the next two
+  Acceptor acceptor_;           // guarded by Context::control, like the next two
   std::list<Pending> pending_;  // oldest first
   Acceptor::Clock::time_point looks_at_ = Acceptor::Clock::time_point::max();  // wake-up pending
   ibv_gid gid_{};

@@ -5,8 +5,8 @@
 namespace zerohop::softhca {
 
 void Pins::release(MemoryRegion& region) noexcept {
-  // Release: what this step did to the memory happens before dereg_mr returns. Nothing of `region`
-  // is touched afterwards but the address that notify_all passes to the kernel.
+  // Release: the memory accesses of this step happen before dereg_mr returns. Afterwards `region`
+  // is not accessed, except that notify_all passes its address to the kernel.
   if (region.pins.fetch_sub(1, std::memory_order_release) == 1) region.pins.notify_all();
 }
 
@@ -36,7 +36,7 @@ void MemoryTable::remove(MemoryRegion& region) noexcept {
 
 Place MemoryTable::pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address,
                        std::uint64_t nbytes, int access, Pins& pins) noexcept {
-  // Scatter/gather lists mostly name one region many times: it is pinned once.
+  // Scatter/gather lists often name one region many times; it is pinned once.
   MemoryRegion* region = pins.count_ > 0 ? pins.regions_[pins.count_ - 1] : nullptr;
   const bool pinned = region != nullptr && region->lkey == key;
   if (!pinned) {

@@ -1,10 +1,9 @@
 // The registered memory of one device context, found by its 32-bit key.
 //
-// Nobody touches registered memory without a pin, and nobody keeps a pin longer than one I/O step
-// (one non-blocking system call, or one copy; for memory that needs a Bounce, one turn of a queue
-// pair). So ibv_dereg_mr removes the key first and then waits
-// for the pins to go: when it returns, no byte of that memory will be touched again, and every
-// later step that asks for the key is refused.
+// Every access to registered memory needs a pin, and no pin lasts longer than one I/O step (one
+// non-blocking system call, or one copy; for memory that needs a Bounce, one turn of a queue pair).
+// ibv_dereg_mr removes the key first and then waits until the pins are released: when it returns,
+// no byte of that memory will be accessed again, and every later step with the key is refused.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -21,10 +20,10 @@
 
 namespace zerohop::softhca {
 
-// Where registered bytes are. The CPU may touch them unless there is a copier.
+// The place of registered bytes. The CPU may access them unless there is a copier.
 struct Place {
   std::byte* at = nullptr;
-  const std::shared_ptr<driver::Copier>* copier = nullptr;  // lives as long as the pin
+  const std::shared_ptr<driver::Copier>* copier = nullptr;  // valid as long as the pin
 
   explicit operator bool() const noexcept { return at != nullptr; }
   friend Place operator+(const Place& place, std::size_t nbytes) noexcept {
@@ -33,11 +32,11 @@ struct Place {
 };
 
 struct MemoryRegion : ibv_mr {
-  std::uint64_t iova = 0;  // the address by which work requests name the first byte
+  std::uint64_t iova = 0;  // the address of the first byte in work requests
   int access = 0;
-  void* mapping = nullptr;  // what reg_dmabuf_mr mapped; unmapped with the region
+  void* mapping = nullptr;  // made by reg_dmabuf_mr; unmapped with the region
   std::size_t mapping_nbytes = 0;
-  std::shared_ptr<driver::Copier> copier;  // of memory that the CPU cannot touch
+  std::shared_ptr<driver::Copier> copier;  // for memory that the CPU cannot access
   std::atomic<std::uint32_t> pins{0};
 
   bool covers(std::uint64_t address, std::uint64_t nbytes) const noexcept {
@@ -60,7 +59,7 @@ class Pins {
   void release() noexcept {
     while (count_ > 0) release(*regions_[--count_]);
   }
-  // Takes over what `other` holds; false when there is no room for all of it.
+  // Takes over the pins of `other`; false if there is no room for all of them.
   bool adopt(Pins& other) noexcept;
 
  private:
@@ -72,19 +71,19 @@ class Pins {
 
 class MemoryTable {
  public:
-  // Takes the region in under a fresh random key, which becomes its lkey and rkey.
+  // Adds the region under a fresh random key, which becomes its lkey and rkey.
   void add(MemoryRegion& region);
 
   // Removes the region and waits until no I/O step uses it.
   void remove(MemoryRegion& region) noexcept;
 
-  // Where the bytes [address, address + nbytes) of the region `key` are in this process, pinned
-  // until `pins` releases them; null when the key, protection domain, bounds or access do not allow
-  // it, or when `pins` is full. `access` lists the IBV_ACCESS_* bits that the region must have.
+  // The place of the bytes [address, address + nbytes) of the region `key` in this process, pinned
+  // until `pins` releases them. Null if the key, protection domain, bounds or access do not allow
+  // it, or if `pins` is full. `access` lists the IBV_ACCESS_* bits that the region must have.
   Place pin(std::uint32_t key, const ibv_pd* domain, std::uint64_t address, std::uint64_t nbytes,
             int access, Pins& pins) noexcept;
 
-  // The same question without keeping the memory.
+  // The same check without a pin.
   bool allows(std::uint32_t key, const ibv_pd* domain, std::uint64_t address, std::uint64_t nbytes,
               int access) noexcept;
 

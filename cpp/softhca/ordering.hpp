@@ -1,7 +1,6 @@
-// Tells ThreadSanitizer what a TCP connection orders. What one side did to memory before it sent
-// happens before what the other side does after it received; where both sides are in one process,
-// the tool sees only two unrelated sockets and would call every one-sided transfer a race. Nothing
-// in other builds.
+// Describes the ordering of a TCP connection to ThreadSanitizer: memory accesses before a send
+// happen before those after the receive. If both sides are in one process, the tool sees only two
+// unrelated sockets and would report every one-sided transfer as a race. Empty in other builds.
 #pragma once
 
 #ifdef __SANITIZE_THREAD__
@@ -16,8 +15,8 @@ namespace zerohop::softhca::ordering {
 
 #ifdef __SANITIZE_THREAD__
 inline char connections;
-// Lives around a sending system call. The kernel has read the bytes before the peer gets them, but
-// the tool counts the read when the call returns, which may be after the peer's answer.
+// Lives around a sending system call. The kernel reads the bytes before the peer receives them, but
+// the tool records the read when the call returns, possibly after the peer's answer.
 struct Sending {
   Sending() noexcept {
     __tsan_release(&connections);

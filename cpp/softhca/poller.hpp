@@ -12,7 +12,7 @@
 
 namespace zerohop::softhca {
 
-// Something whose descriptor is watched.
+// An object whose descriptor is watched.
 class Watched {
  public:
   // `ready` holds EPOLL* bits. Called with Context::control held.
@@ -28,12 +28,12 @@ class Poller {
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
 
-  // Level-triggered. False with errno set when the kernel refuses (out of memory or watches).
+  // Level-triggered. False with errno set if the kernel refuses (out of memory or watches).
   bool add(int fd, std::uint32_t wanted, Watched& watched) noexcept;
   void change(int fd, std::uint32_t wanted, Watched& watched) noexcept;
   void remove(int fd) noexcept;  // before close: a forked child may keep the description open
 
-  // What epoll found, to be dispatched at once or later.
+  // Events from epoll, to be dispatched at once or later.
   struct Batch {
     std::array<epoll_event, 64> ready;  // the first `count` are set
     int count = 0;
@@ -43,26 +43,26 @@ class Poller {
   // Blocks until something is ready.
   void wait(Batch& batch) noexcept;
 
-  // Blocks until something is ready, or for `most`.
+  // Blocks until something is ready, for at most `most`.
   void wait(Batch& batch, std::chrono::microseconds most) noexcept;
 
-  // Finds what is ready now.
+  // Fetches what is ready now, without blocking.
   void look(Batch& batch) noexcept;
 
-  // Calls on_ready of what is in the batch; how many that were. Nothing when anything was removed
-  // since the batch was filled: it may name what is gone, and what remains ready will be found
-  // again.
+  // Calls on_ready of the objects in the batch and returns their number. Does nothing if any object
+  // was removed since the batch was filled: the batch may name it, and objects still ready will be
+  // found again.
   int dispatch(const Batch& batch) noexcept;
 
-  // Counts the calls of dispatch(). An object that was closed in one call may still be named by an
-  // event of the same call, so it is destroyed in a later one.
+  // Counts the calls of dispatch(). A later event of the same call may still name an object that
+  // was closed in it, so the object is destroyed in a later call.
   std::uint64_t round() const noexcept { return round_; }
 
  private:
   void fill(Batch& batch, int timeout_ms) noexcept;
 
   std::atomic<std::uint64_t> removals_{0};
-  std::uint64_t round_ = 0;  // guarded by Context::control, as dispatch() is
+  std::uint64_t round_ = 0;  // guarded by Context::control, like dispatch()
   UniqueFd fd_;
 };
 

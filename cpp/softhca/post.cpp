@@ -1,4 +1,4 @@
-// ibv_post_send and ibv_post_recv: one lock and, mostly, one system call for the whole chain.
+// ibv_post_send and ibv_post_recv: one lock and usually one system call for the whole chain.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -20,7 +20,7 @@ bool is_atomic(ibv_wr_opcode opcode) {
   return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
 }
 
-// 0, or the errno for a request that can never be carried out.
+// 0, or the errno for a request that can never succeed.
 int refuse(const QueuePair& qp, const ibv_send_wr& work) {
   const bool queries = is_atomic(work.opcode) || work.opcode == IBV_WR_RDMA_READ;
   const bool moves = work.opcode == IBV_WR_SEND || work.opcode == IBV_WR_SEND_WITH_IMM ||
@@ -49,7 +49,7 @@ void enqueue(QueuePair& qp, const ibv_send_wr& work) {
   entry.wr_id = work.wr_id;
   entry.opcode = work.opcode;
   entry.nbytes = static_cast<std::uint32_t>(total_nbytes(work.sg_list, work.num_sge));
-  entry.immediate = work.imm_data;  // network byte order, carried as it is
+  entry.immediate = work.imm_data;  // network byte order, sent unchanged
   entry.signaled = qp.init.sq_sig_all != 0 || (work.send_flags & IBV_SEND_SIGNALED) != 0;
   entry.fenced = (work.send_flags & IBV_SEND_FENCE) != 0;
   entry.solicited = (work.send_flags & IBV_SEND_SOLICITED) != 0;

@@ -21,17 +21,17 @@ using std::chrono::microseconds;
 
 constexpr microseconds kPollsAreRecent{300};
 constexpr microseconds kStepBack{500};
-// How long the thread looks again and again after it found work, before it sleeps: waking it costs
-// the thread or interrupt that brings the next bytes several microseconds.
+// How long the thread keeps polling after it found work, before it sleeps: waking it costs the
+// thread or interrupt that delivers the next bytes several microseconds.
 constexpr microseconds kSpin{50};
-// Between two looks at doorbells that nobody rings. Each wakes the thread: some 20 us of a virtual
-// machine's time.
+// Between two polls of the doorbells, which raise no event. Each wakes the thread: some 20 us of a
+// virtual machine's time.
 constexpr microseconds kDoorbellPause{50};
-// The kernel would stretch every timed wait of the thread by 50 us else (prctl(2)).
+// Otherwise the kernel would stretch every timed wait of the thread by 50 us (prctl(2)).
 constexpr unsigned long kTimerSlackNs = 1000;
-// Looking at all connections costs a system call, and so does looking at one.
+// A sweep over all connections costs a system call, and so does serving one.
 constexpr unsigned kSweepEvery = 32;              // empty polls
-constexpr unsigned kSweepEveryAlone = 128;        // when there is no other queue pair to look after
+constexpr unsigned kSweepEveryAlone = 128;        // without any other queue pair to serve
 constexpr unsigned kSweepAtLeastEvery = 512;      // even when the hot queue pair is busy
 constexpr microseconds kSweepAtLeastAfter{1000};  // even when polls are rare
 constexpr unsigned kClockEvery = 8;  // empty polls; reading the clock costs as much as half a poll
@@ -83,11 +83,11 @@ void Progress::run() noexcept {
     if (somebody_drives()) {
       step_back();
       if (!is_recent(last_post_) || is_recent(last_poll_)) continue;
-      context_.poller.look(batch);  // who only posts reads nothing: that is done here now and then
+      context_.poller.look(batch);  // a thread that only posts never reads: do it here now and then
     } else {
       watch(batch);
       if (somebody_drives()) {
-        wake_.silence();  // seen; left there, it would make every poll sweep
+        wake_.silence();  // handled; otherwise it would make every poll sweep
         continue;
       }
     }
@@ -102,9 +102,9 @@ bool Progress::is_recent(const std::atomic<std::int64_t>& time) const noexcept {
 }
 
 bool Progress::somebody_drives() const noexcept {
-  // Who arms a completion queue polls once more and then sleeps: that poll does not count.
+  // A caller that arms a completion queue polls once more and then sleeps: ignore that poll.
   if (armed_.load(std::memory_order_relaxed) > 0) return false;
-  if (is_recent(last_ring_)) return false;  // what it posted completes without any poll
+  if (is_recent(last_ring_)) return false;  // posts by doorbell complete without any poll
   return is_recent(last_poll_) || is_recent(last_post_);
 }
 
@@ -122,7 +122,7 @@ bool Progress::answer_doorbells() noexcept {
   return true;
 }
 
-// Whether there is a reason to stop watching.
+// Returns whether there is a reason to stop watching.
 bool Progress::spin(Poller::Batch& batch) noexcept {
   std::optional<SpinWait> wait(kSpin);
   do {
@@ -136,8 +136,8 @@ bool Progress::spin(Poller::Batch& batch) noexcept {
 void Progress::watch(Poller::Batch& batch) noexcept {
   const bool rung = is_recent(last_ring_);
   if ((rung || busy_.load(std::memory_order_relaxed)) && spin(batch)) return;
-  // acknowledge_later() sets has_late_ and then reads watching_; here it is the other way round,
-  // both sequentially consistent: one of the two sees the other.
+  // acknowledge_later() sets has_late_ and then reads watching_; this does the reverse. Both are
+  // sequentially consistent: one of the two sees the other.
   watching_.store(true);
   if (!has_late_.load() && !stopping_.load()) {
     if (!context_.doorbells.any()) {
@@ -149,8 +149,8 @@ void Progress::watch(Poller::Batch& batch) noexcept {
   watching_.store(false);
 }
 
-// Only the thread silences: a poll that did would take a wake-up which the thread has not seen
-// yet.
+// Only the thread silences the wake-up: a poll that did could consume one that the thread has not
+// seen yet.
 void Progress::on_ready(std::uint32_t) noexcept {
   if (!sweep_is_polled_) wake_.silence();
 }
@@ -181,8 +181,8 @@ void Progress::poll(CompletionQueue& cq) noexcept {
         std::chrono::nanoseconds(now - last_sweep_.load(std::memory_order_relaxed));
     overdue = unswept > kSweepAtLeastAfter;
   }
-  // Only the hot queue pair of a context that has no other can be left alone for long, and not
-  // while an acknowledgement waits for a sweep.
+  // Sweeps can be rare only if the hot queue pair is the only one of its context, and no
+  // acknowledgement waits for a sweep.
   const bool may_wait = found_hot && !has_late_.load(std::memory_order_relaxed);
   const unsigned every = may_wait ? sweep_every_.load(std::memory_order_relaxed) : kSweepEvery;
   const bool due = count % every == 0 || busy_.load(std::memory_order_relaxed);
@@ -198,7 +198,7 @@ void Progress::poll(CompletionQueue& cq) noexcept {
 void Progress::sweep(const Poller::Batch& batch, bool polled) noexcept {
   sweep_is_polled_ = polled;
   last_sweep_.store(now_ns(), std::memory_order_relaxed);
-  // Before looking for new work: what waited since the last sweep has waited long enough.
+  // Before looking for new work: these have waited since the last sweep.
   if (has_late_.load(std::memory_order_relaxed)) send_late_acknowledgements();
   const int found = context_.poller.dispatch(batch);
   const bool alone = context_.queue_pairs.size() < 2;

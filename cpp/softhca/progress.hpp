@@ -1,12 +1,12 @@
-// Who moves the bytes of one device context: callers of poll_cq while they poll, else a thread.
+// Moves the bytes of one device context: callers of poll_cq do while they poll, otherwise a thread.
 //
-// The thread watches the sockets and serves them, so a target that never polls is served; as long
-// as there is work it looks for more before it sleeps. When it sees that somebody polls it steps
-// back and looks again every half millisecond: two threads on one message cost more than they
-// bring. Arming a completion queue calls it back at once, as its owner is about to sleep.
+// The thread watches the sockets and serves them, so a target that never polls is served. As long
+// as there is work, it polls for more before it sleeps. If it sees that a caller polls, it steps
+// back and checks again every half millisecond: two threads on one message cost more than they
+// gain. Arming a completion queue calls it back at once, as its owner is about to sleep.
 //
-// Doorbells of direct queue pairs (doorbells.hpp) are looked at by the thread alone: without pause
-// for a while after one was rung, else at a bounded interval.
+// Only the thread polls the doorbells of direct queue pairs (doorbells.hpp): without pause for a
+// while after one was rung, otherwise at a bounded interval.
 #pragma once
 
 #include <atomic>
@@ -29,25 +29,25 @@ class Progress final : public Watched {
   void start();
   void stop() noexcept;
 
-  // One step for the caller of an empty poll_cq: the hot queue pair of `cq`, now and then all
-  // others.
+  // One step for the caller of an empty poll_cq: serves the hot queue pair of `cq`, and
+  // occasionally all others.
   void poll(CompletionQueue& cq) noexcept;
 
-  // A post left nothing unsent: its owner is at work and will poll soon.
+  // A post sent everything: its caller is active and will poll soon.
   void posted() noexcept;
 
-  // Whether the sweep in progress is driven by poll_cq. Read with Context::control held.
+  // Whether poll_cq drives the current sweep. Read with Context::control held.
   bool sweep_is_polled() const noexcept { return sweep_is_polled_; }
 
-  // There is a direct queue pair: the thread must not sleep without end any more.
+  // A direct queue pair exists: the thread must not sleep indefinitely any more.
   void watch_doorbells() noexcept { wake_.ring(); }
 
-  // A completion queue was armed, or fired or went away.
+  // A completion queue was armed, or fired, or was destroyed.
   void armed() noexcept;
   void disarmed() noexcept { armed_.fetch_sub(1, std::memory_order_relaxed); }
 
-  // `qp` owes its peer an acknowledgement that may travel with the next data; if none comes, a
-  // sweep sends it. Called with the queue pair's lock held.
+  // `qp` owes its peer an acknowledgement that may travel with the next data; otherwise a sweep
+  // sends it. Called with the queue pair's lock held.
   void acknowledge_later(QueuePair& qp) noexcept;
   void forget(QueuePair& qp) noexcept;
 
@@ -69,13 +69,13 @@ class Progress final : public Watched {
   std::thread thread_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> watching_{false};       // the thread is in Poller::wait, or about to be
-  std::atomic<int> armed_{0};               // completion queues
+  std::atomic<int> armed_{0};               // number of armed completion queues
   std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
-  std::atomic<std::int64_t> last_post_{0};  // ... of one that left nothing unsent
+  std::atomic<std::int64_t> last_post_{0};  // ... of a post that sent everything
   std::atomic<std::int64_t> last_sweep_{0};
   std::atomic<std::int64_t> last_ring_{0};  // ... of a doorbell
   std::atomic<unsigned> sweep_every_{1};    // empty polls
-  std::atomic<bool> busy_{false};           // the last sweep found something: look again soon
+  std::atomic<bool> busy_{false};           // the last sweep found work: look again soon
   bool sweep_is_polled_ = false;            // guarded by Context::control
 
   Mutex<Rank::softhca_progress> mutex_;  // a leaf

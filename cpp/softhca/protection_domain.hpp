@@ -1,4 +1,4 @@
-// A protection domain: a name that queue pairs and memory regions must share.
+// A protection domain, which queue pairs and memory regions must share.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -8,7 +8,7 @@
 namespace zerohop::softhca {
 
 struct ProtectionDomain : ibv_pd {
-  std::atomic<int> users{0};  // memory regions and queue pairs that refer to it
+  std::atomic<int> users{0};  // memory regions and queue pairs in it
 
   static ProtectionDomain& of(ibv_pd* domain) noexcept {
     return *static_cast<ProtectionDomain*>(domain);

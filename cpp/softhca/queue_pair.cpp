@@ -1,4 +1,4 @@
-// Creating, asking and destroying queue pairs.
+// Creating, querying and destroying queue pairs.
 #include "softhca/queue_pair.hpp"
 
 #include <algorithm>
@@ -19,14 +19,14 @@ namespace {
 constexpr std::uint32_t kNumberMask = 0xffffff;  // queue pair numbers have 24 bits
 constexpr std::uint32_t kFirstNumber = 2;        // 0 and 1 belong to subnet management
 
-// 0, or the errno for what this device cannot give.
+// 0, or the errno for attributes that this device does not support.
 int refuse(const ibv_pd* domain, const ibv_qp_init_attr& init) {
   if (init.qp_type != IBV_QPT_RC) return EOPNOTSUPP;
   if (init.send_cq == nullptr || init.recv_cq == nullptr) return EINVAL;
   if (init.send_cq->context != domain->context || init.recv_cq->context != domain->context) {
     return EINVAL;
   }
-  // Its elements are checked by the queue pair's domain: this device has them in one.
+  // The queue pair's domain checks its elements, so both must have the same domain.
   if (init.srq != nullptr && init.srq->pd != domain) return EINVAL;
   const ibv_qp_cap& cap = init.cap;
   const bool granted = cap.max_send_wr <= limits::kWorkRequests &&
@@ -135,9 +135,9 @@ int query_qp(ibv_qp* handle, ibv_qp_attr* attributes, int, ibv_qp_init_attr* ini
 
 int destroy_qp(ibv_qp* handle) {
   QueuePair& qp = QueuePair::of(handle);
-  if (qp.device.forked()) return 0;  // the parent's object; its memory goes with this process
+  if (qp.device.forked()) return 0;  // the parent's object; its memory is freed with this process
   {
-    std::lock_guard control(qp.device.control);  // no sweep looks at it any more
+    std::lock_guard control(qp.device.control);  // no sweep uses it any more
     qp.device.queue_pairs.erase(qp.qp_num);
     qp.device.doorbells.remove(qp);
     std::lock_guard guard(qp.lock);  // nor does a poll or a post

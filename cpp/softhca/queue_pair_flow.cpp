@@ -1,4 +1,4 @@
-// How a queue pair moves: serving its connection, completing work, and failing.
+// Progress of a queue pair: serving its connection, completing work, and failing.
 #include <sys/epoll.h>
 
 #include <cerrno>
@@ -14,7 +14,7 @@
 namespace zerohop::softhca {
 namespace {
 
-// How long the last frame may take to leave after an error, before the connection is cut.
+// How long the last frame may take to be sent after an error, before the connection is cut.
 constexpr std::chrono::milliseconds kClosingTime{1000};
 
 ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
@@ -28,7 +28,7 @@ ibv_wc_opcode completion_opcode(ibv_wr_opcode opcode) {
   }
 }
 
-// A requester learns of it by its completion; on the other side no completion would tell.
+// A requester gets a completion for it; on the responding side there is none, so log it.
 void report_copy(const Failure& failure) noexcept {
   if (failure.kind == Failure::Kind::request) return;
   char text[160];
@@ -53,7 +53,7 @@ bool QueuePair::serve(bool polled) noexcept {
   }
   settle();
   if (direct != nullptr && direct->has_due() && !sends.full() && state == IBV_QPS_RTS) {
-    take_direct();  // there was no room for it before
+    take_direct();  // there was no room earlier
     send_posted();
   }
   return busy;
@@ -64,7 +64,7 @@ bool QueuePair::serve_open(bool polled) noexcept {
   const bool may_read = !faulty || faulty->may_read();
   const bool received = may_read && reader.read(*this);
   if (faulty && received) faulty->has_read();
-  // An empty poll ends here: what is due when nothing came has been written by whoever caused it.
+  // An empty poll ends here: without input, whatever is due was written when it became due.
   if (!received && !owed && !connection.wants_write()) return false;
   const bool late = polled && !owed && responder.delivered();
   if (failure_.kind == Failure::Kind::none) write(/*acknowledge=*/!late);
@@ -98,7 +98,7 @@ void QueuePair::drop_frames() noexcept {
 
 void QueuePair::on_ready(std::uint32_t ready) noexcept {
   std::lock_guard guard(lock);
-  // Told whether wanted or not, again and again: the end of a connection is not waited out.
+  // Raised repeatedly, even if not requested: do not delay reading the end of a connection.
   if (faulty && (ready & (EPOLLHUP | EPOLLERR)) != 0) faulty->read_now();
   serve(device.progress.sweep_is_polled());
 }
@@ -117,7 +117,7 @@ void QueuePair::on_time() noexcept {
 }
 
 void QueuePair::fail(const Failure& failure) noexcept {
-  // A copy belongs to something that came before whatever else went wrong.
+  // The failed copy belongs to data from before any other error.
   if (failure_.kind == Failure::Kind::none || failure.copy_error != 0) failure_ = failure;
 }
 
@@ -162,8 +162,8 @@ void QueuePair::to_error() noexcept {
   flush_receives();
 }
 
-// The peer is told why. Until that has left, the frame before it must leave whole: the memory of
-// its requests stays in use, so they are flushed afterwards.
+// Sends the peer the reason. Until then the frame before it must be sent whole: the memory of its
+// requests stays in use, so they are flushed afterwards.
 void QueuePair::refuse_request(wire::Refusal refusal) noexcept {
   if (refusal == wire::Refusal::access) {
     device.guesses.add(other_end(connection.fd()));
@@ -178,7 +178,7 @@ void QueuePair::refuse_request(wire::Refusal refusal) noexcept {
   if (failure_.kind != Failure::Kind::none) settle();
 }
 
-// `said`: the refusal has left.
+// `said`: the refusal has been sent.
 void QueuePair::finish_closing(bool said) noexcept {
   closing_ = false;
   if (said) {
@@ -272,7 +272,7 @@ void QueuePair::complete_receive(const wire::Packet& last, std::uint32_t nbytes)
   completion.src_qp = attributes.dest_qp_num;
   if ((last.flags & wire::kImmediate) != 0) {
     completion.wc_flags = IBV_WC_WITH_IMM;
-    completion.imm_data = last.sequence;  // network byte order on both sides: carried as it is
+    completion.imm_data = last.sequence;  // network byte order on both sides: sent unchanged
   }
   CompletionQueue& cq = CompletionQueue::of(recv_cq);
   cq.set_hot(*this);

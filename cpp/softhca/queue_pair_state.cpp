@@ -1,4 +1,4 @@
-// ibv_modify_qp: which transitions exist, what each needs, and what it sets off.
+// ibv_modify_qp: the transitions, their required attributes, and their effects.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -22,7 +22,7 @@ struct Transition {
 constexpr int kAlways = IBV_QP_STATE | IBV_QP_CUR_STATE;
 
 // The RC rows of the table in man ibv_modify_qp, without alternate paths and the send queue drain,
-// which this device does not have. RESET and ERR can be reached from everywhere.
+// which this device lacks. RESET and ERR can be reached from every state.
 constexpr Transition kTransitions[] = {
     {IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0},
     {IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS},
@@ -82,7 +82,7 @@ void store(ibv_qp_attr& kept, const ibv_qp_attr& given, int mask) {
   if (has(IBV_QP_MAX_QP_RD_ATOMIC)) kept.max_rd_atomic = given.max_rd_atomic;
 }
 
-// One connection has two ends; this device has none that runs from a queue pair to itself.
+// One connection has two ends; this device cannot connect a queue pair to itself.
 bool is_itself(const QueuePair& qp, const ibv_qp_attr& given) {
   return given.dest_qp_num == qp.qp_num &&
          std::memcmp(given.ah_attr.grh.dgid.raw, qp.device.gid().raw, sizeof(ibv_gid)) == 0;
@@ -120,7 +120,7 @@ int modify_qp(ibv_qp* handle, ibv_qp_attr* given, int mask) {
     std::lock_guard guard(qp.lock);
     if (const int refusal = enter(qp, *given, mask); refusal != 0) return refusal;
   }
-  // A peer that dialled before this side knew about it is waiting at the door.
+  // A connection that the peer dialled before this transition may be parked.
   if (qp.state == IBV_QPS_RTR) qp.device.listener.claim(qp);
   return 0;
 }

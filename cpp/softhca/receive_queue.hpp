@@ -1,4 +1,4 @@
-// The receive queue of a queue pair: posted buffers in a ring that is allocated at creation.
+// The receive queue of a queue pair: posted buffers in a ring allocated at creation.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -20,7 +20,7 @@ struct ReceiveEntry {
   std::uint32_t sge_count;
 };
 
-// The receive of the message that is coming in.
+// The receive of the incoming message.
 struct TakenReceive {
   explicit TakenReceive(std::uint32_t most_sge) : sges(new ibv_sge[most_sge]) {}
 
@@ -55,7 +55,7 @@ class ReceiveQueue : public Ring {
     return 0;
   }
 
-  // The oldest. False: there is none.
+  // Takes the oldest. False: there is none.
   bool take(TakenReceive& taken) noexcept {
     if (empty()) return false;
     taken.there = true;

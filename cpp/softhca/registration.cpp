@@ -1,4 +1,4 @@
-// ibv_reg_mr and its relatives: which memory may be registered, and with which rights.
+// ibv_reg_mr and its relatives: which memory may be registered, with which rights.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -22,7 +22,7 @@ constexpr int kNeedsLocalWrite = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATO
 
 std::uintptr_t page_bytes() { return static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE)); }
 
-// mincore(2) fails with ENOMEM where nothing is mapped, and touches no page.
+// mincore(2) fails with ENOMEM where nothing is mapped, and faults in no page.
 bool is_mapped(std::uintptr_t address, std::size_t nbytes) {
   const std::uintptr_t page = page_bytes();
   std::uintptr_t at = address & ~(page - 1);
@@ -36,8 +36,8 @@ bool is_mapped(std::uintptr_t address, std::size_t nbytes) {
   return true;
 }
 
-// MADV_POPULATE_WRITE (Linux 5.14) reports a read-only mapping without a signal. Only the first and
-// the last page are asked: populating all would commit memory that the program never uses.
+// MADV_POPULATE_WRITE (Linux 5.14) detects a read-only mapping without a signal. Only the first and
+// the last page are checked: populating all would commit memory that the program never uses.
 bool is_writable(std::uintptr_t address, std::size_t nbytes) {
 #ifdef MADV_POPULATE_WRITE
   constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
@@ -53,7 +53,7 @@ bool is_writable(std::uintptr_t address, std::size_t nbytes) {
   return !supported || (populate(address) && populate(address + nbytes - 1));
 }
 
-// 0 or the errno that a real adapter gives, whatever the memory.
+// 0, or the errno that a real adapter returns, for any memory.
 int refuse_range(std::uintptr_t address, std::size_t nbytes, int access) {
   const int known = kKnownAccess | static_cast<int>(IBV_ACCESS_OPTIONAL_RANGE);
   if (nbytes == 0 || address + nbytes < address) return EINVAL;
@@ -61,7 +61,7 @@ int refuse_range(std::uintptr_t address, std::size_t nbytes, int access) {
   return (access & kNeedsLocalWrite) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0 ? EINVAL : 0;
 }
 
-// The same for memory that the CPU is to touch.
+// The same for memory that the CPU will access.
 int refuse(std::uintptr_t address, std::size_t nbytes, int access) {
   if (const int refusal = refuse_range(address, nbytes, access); refusal != 0) return refusal;
   if (!is_mapped(address, nbytes)) return EFAULT;
@@ -84,8 +84,8 @@ ibv_mr* enter(ibv_pd* domain, void* address, std::size_t nbytes, std::uint64_t i
   return region.release();
 }
 
-// What all calls that register have in common: NULL with errno where the device or `check`, which
-// returns one, stands against it.
+// Common part of all registration calls: returns NULL with errno if the device or `check`, which
+// returns an errno, refuses.
 template <typename Check, typename Make>
 ibv_mr* attempt(ibv_pd* domain, Check&& check, Make&& make) {
   int refusal = Context::of(domain->context).obstacle();
@@ -93,7 +93,7 @@ ibv_mr* attempt(ibv_pd* domain, Check&& check, Make&& make) {
   if (refusal == 0) {
     try {
       return make();
-    } catch (...) {  // bad_alloc, or getrandom refused: the C interface knows one word for both
+    } catch (...) {  // bad_alloc, or getrandom failed: the C interface has one errno for both
       refusal = ENOMEM;
     }
   }
@@ -101,7 +101,7 @@ ibv_mr* attempt(ibv_pd* domain, Check&& check, Make&& make) {
   return nullptr;
 }
 
-// Unmapped, unless a region has taken it over.
+// Unmaps, unless a region has taken it over.
 struct Mapping {
   void* at = MAP_FAILED;
   std::size_t nbytes = 0;
@@ -154,7 +154,7 @@ ibv_mr* reg_dmabuf_mr(ibv_pd* domain, std::uint64_t offset, std::size_t nbytes, 
   });
 }
 
-// What the address names is between the caller and the copier: the CPU never looks.
+// The caller and the copier agree on the meaning of the address: the CPU never dereferences it.
 ibv_mr* reg_copied_mr(ibv_pd* domain, std::uint64_t address, std::size_t nbytes, int access,
                       std::shared_ptr<driver::Copier> copier) {
   return attempt(
@@ -169,7 +169,7 @@ ibv_mr* reg_copied_mr(ibv_pd* domain, std::uint64_t address, std::size_t nbytes,
 
 int dereg_mr(ibv_mr* mr) {
   Context& context = Context::of(mr->context);
-  if (context.forked()) return 0;  // the parent's object; its memory goes with this process
+  if (context.forked()) return 0;  // the parent's object; its memory is freed with this process
   std::unique_ptr<MemoryRegion> region(static_cast<MemoryRegion*>(mr));
   context.memory.remove(*region);
   if (region->mapping != nullptr) ::munmap(region->mapping, region->mapping_nbytes);

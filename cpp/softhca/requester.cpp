@@ -61,8 +61,8 @@ bool Requester::has_work() const noexcept {
 }
 
 bool Requester::gathers() const noexcept {
-  // A stream of small requests costs a system call a frame, not a request; a few in flight, as in a
-  // dialogue, are never held back.
+  // In a stream of small requests, one system call should send a frame, not one request. A few
+  // requests in flight, as in a dialogue, are never held back.
   constexpr std::uint32_t kOnTheirWay = 16;
   constexpr std::uint32_t kGathered = 32;
   constexpr std::uint32_t kSmall = 4096;  // bytes
@@ -81,13 +81,13 @@ void Requester::emit(FrameWriter& frame) noexcept {
     if (!emit_one(frame, budget)) break;
   }
   if (next_ != first || offset_ > 0) {
-    rewinding_ = false;  // the mark travels with the first request
+    rewinding_ = false;  // the restart mark is sent with the first request
   } else {
     frame.start_requests(next_, false);
   }
 }
 
-// Whether the request may leave now; records why it never will.
+// Whether the request may be sent now; records the error if it never can.
 bool Requester::may_start(const SendEntry& entry) noexcept {
   const bool awaits = entry.awaits_response();
   if (entry.refusal != IBV_WC_SUCCESS) {
@@ -108,7 +108,7 @@ bool Requester::may_start(const SendEntry& entry) noexcept {
 
 void Requester::stop(ibv_wc_status status) noexcept {
   stopped_ = status;
-  retire();  // it fails now if nothing older is outstanding
+  retire();  // fails now if nothing older is outstanding
 }
 
 bool Requester::emit_one(FrameWriter& frame, std::uint32_t& budget) noexcept {
@@ -142,9 +142,9 @@ void Requester::emit_query(FrameWriter& frame, const SendEntry& entry) noexcept 
 // One segment of a write or send.
 bool Requester::emit_payload(FrameWriter& frame, SendEntry& entry, std::uint32_t& budget) noexcept {
   const std::uint32_t left = entry.nbytes - offset_;
-  // Payloads behind a copier are copied together when the frame leaves, not one by one here.
+  // Payloads behind a copier are copied together when the frame is sent, not one by one here.
   const bool inlined = entry.nbytes <= wire::kInlineBytes && !copied_;
-  // What must be cut anyway starts a frame of its own, so that cuts fall on round offsets.
+  // A request that must be split starts a new frame, so that splits fall on round offsets.
   if (left > budget && budget < frame.most_payload()) return false;
   const std::uint32_t nbytes = std::min(left, budget);
   const bool last = nbytes == left;
@@ -199,7 +199,7 @@ bool Requester::on_acknowledgement(std::uint32_t count) noexcept {
   return retire();
 }
 
-// Completes, from the oldest on, what is done.
+// Completes finished requests, oldest first.
 bool Requester::retire() noexcept {
   SendQueue& queue = qp_.sends;
   while (queue.head() != next_) {
@@ -240,7 +240,7 @@ void Requester::on_time() noexcept {
   rewinding_ = true;
 }
 
-// Only between frames: what is on its way is discarded by the peer until the restart mark.
+// Only between frames: the peer discards what is in flight until the restart mark.
 void Requester::rewind() noexcept {
   for (std::uint32_t at = not_ready_at_; at != next_; ++at) {
     if (qp_.sends.at(at).awaits_response()) --reads_out_;
@@ -259,7 +259,7 @@ bool Requester::on_refused(const wire::Packet& packet) noexcept {
   return false;
 }
 
-// Whether `number` is the oldest read or atomic that still waits for its response.
+// Whether `number` is the oldest read or atomic without its response.
 bool Requester::find_awaiting(std::uint32_t number) noexcept {
   if (wire::before(answering_, qp_.sends.head())) answering_ = qp_.sends.head();
   while (answering_ != next_) {
@@ -276,7 +276,7 @@ bool Requester::open_response(const wire::Packet& packet, Landing& landing) noex
   landing.kind = Landing::Kind::elements;
   landing.access = IBV_ACCESS_LOCAL_WRITE;
   landing.elements = {qp_.sends.sges(answering_), entry.sge_count};
-  landing.offset = answered_nbytes_;  // 0 for an atomic: what came before was for another request
+  landing.offset = answered_nbytes_;  // 0 for an atomic: earlier bytes belong to another request
   if (packet.op == Op::atomic_response) {
     return entry.opcode != IBV_WR_RDMA_READ && packet.nbytes == 0 ? true : corrupt();
   }

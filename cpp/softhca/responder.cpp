@@ -17,7 +17,7 @@ bool has(const wire::Packet& packet, wire::PacketFlag flag) { return (packet.fla
 
 bool is_atomic(Op op) { return op == Op::compare_swap || op == Op::fetch_add; }
 
-// What the region, and the queue pair, must allow for this request.
+// The rights that the region and the queue pair must grant for this request.
 int access_for(Op op) {
   if (op == Op::write) return IBV_ACCESS_REMOTE_WRITE;
   return op == Op::read ? IBV_ACCESS_REMOTE_READ : IBV_ACCESS_REMOTE_ATOMIC;
@@ -46,7 +46,7 @@ bool Responder::begin_frame(const wire::Prefix& prefix) noexcept {
   const bool restarts = (prefix.flags & wire::kRestart) != 0;
   if (restarts != discarding_) return discarding_ ? true : corrupt();
   if (restarts) forget_message();
-  // A frame without requests carries the number of the next one all the same.
+  // A frame without requests also carries the number of the next one.
   if (prefix.first_request != executed_) return corrupt();
   discarding_ = false;
   return true;
@@ -68,8 +68,8 @@ void Responder::forget_message() noexcept {
   message_op_ = {};
 }
 
-// All packets of a message are of one operation, and a message has an end
-// (IBA 9.7.4.1.2, 9.7.4.1.6).
+// All packets of a message have one operation, and a message has a maximum size (IBA 9.7.4.1.2,
+// 9.7.4.1.6).
 bool Responder::continues(const wire::Packet& packet) const noexcept {
   const std::uint64_t nbytes = std::uint64_t{message_nbytes_} + packet.nbytes;
   return message_op_ == Op{} || (packet.op == message_op_ && nbytes <= wire::kMaxMessage);
@@ -86,7 +86,7 @@ bool Responder::refuse_receive(ibv_wc_status status, wire::Refusal refusal) noex
   return fail(refusal);
 }
 
-// Though there is one: a fault.
+// A fault: reports none although there is one.
 bool Responder::finds_no_receive() noexcept {
   return qp_.faulty && qp_.faulty->finds_no_receive(executed_);
 }
@@ -125,7 +125,7 @@ bool Responder::open_write(const wire::Packet& packet, std::uint32_t placed,
     return true;
   }
   write_landing(packet, landing);
-  if (packet.nbytes == 0) return true;  // a key is not looked at for no bytes (IBA 9.7.4.1.5)
+  if (packet.nbytes == 0) return true;  // the key is not checked for zero bytes (IBA 9.7.4.1.5)
   const bool allowed = (qp_.attributes.qp_access_flags & IBV_ACCESS_REMOTE_WRITE) != 0 &&
                        qp_.device.memory.allows(packet.key, qp_.pd, packet.address, packet.nbytes,
                                                 IBV_ACCESS_REMOTE_WRITE);
@@ -133,8 +133,8 @@ bool Responder::open_write(const wire::Packet& packet, std::uint32_t placed,
 }
 
 // An adapter checks a packet of the path MTU once and then places all of it. Here its bytes may
-// come in parts, and the memory may be closed between two of them: a requester that takes an access
-// error on a message of one packet to mean that nothing was written must not get one then.
+// arrive in parts, and the memory may be closed between two of them. A requester may take an access
+// error on a one-packet message to mean that nothing was written, so it must not get one then.
 wire::Refusal Responder::refusal_after(std::uint32_t placed) const noexcept {
   const std::uint32_t mtu = 128u << qp_.attributes.path_mtu;  // ibv_mtu: IBV_MTU_256 is 1
   const std::uint64_t done = std::uint64_t{message_nbytes_} + placed;
@@ -203,7 +203,7 @@ bool Responder::close_atomic(const wire::Packet& packet, const wire::Operands& o
     }
     return push_answer({old, executed_, 0, 0, false});
   }
-  // The CPU's own atomics: serialised among all queue pairs of the device, and with the program.
+  // The CPU's own atomics: atomic among all queue pairs of the device, and with the program.
   std::atomic_ref<std::uint64_t> target(*reinterpret_cast<std::uint64_t*>(place.at));
   if (packet.op == Op::fetch_add) {
     old = target.fetch_add(operands.operand, std::memory_order_acq_rel);
@@ -244,7 +244,7 @@ void Responder::emit(FrameWriter& frame) noexcept {
   }
 }
 
-// The next packet of an answer; whether it was the last one.
+// Sends the next packet of a response. Returns whether it was the last one.
 bool Responder::emit_read(FrameWriter& frame, Answer& answer, std::uint32_t& budget) noexcept {
   if (!answer.read) {
     frame.put({Op::atomic_response, 0, 0, answer.request, 0, 0, answer.address});

@@ -1,5 +1,5 @@
-// How the queues of a queue pair count: entries are named by rising numbers that wrap, and lie in
-// places that are used again.
+// Numbering of the queues of a queue pair: entries have rising numbers that wrap, and places that
+// are reused.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,7 @@ class Ring {
   explicit Ring(std::uint32_t depth) noexcept : depth_(depth), mask_(std::bit_ceil(depth) - 1) {}
 
   std::uint32_t head() const noexcept { return head_; }  // the oldest entry, unless empty()
-  std::uint32_t tail() const noexcept { return tail_; }  // the next entry to come
+  std::uint32_t tail() const noexcept { return tail_; }  // the next entry
   std::uint32_t count() const noexcept { return tail_ - head_; }
   bool full() const noexcept { return count() == depth_; }
   bool empty() const noexcept { return tail_ == head_; }
@@ -23,7 +23,7 @@ class Ring {
   void clear() noexcept { head_ = tail_ = 0; }
 
  protected:
-  // A power of two, so that the places go on in order when the numbers wrap.
+  // A power of two, so that places continue in order when the numbers wrap.
   std::size_t places() const noexcept { return std::size_t{mask_} + 1; }
   std::size_t place(std::uint32_t number) const noexcept { return number & mask_; }
 

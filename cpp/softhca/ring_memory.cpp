@@ -18,8 +18,8 @@ RingMemory::RingMemory(std::size_t nbytes, std::byte* ring, std::size_t pages)
   void* mapping =
       ::mmap(nullptr, nbytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) throw_scarce("cannot map the ring of a queue", errno);
-  // A child would share the pages until either process writes to them; the one that then gets
-  // copies must not be the one whose pages a GPU has.
+  // A forked child would share the pages until either process writes to them. The process that then
+  // gets copies must not be the one whose pages are mapped into a GPU.
   ::madvise(mapping, nbytes_, MADV_DONTFORK);
   pages_ = static_cast<std::byte*>(mapping) + own_ring_nbytes_;
   ring_ = ring != nullptr ? ring : static_cast<std::byte*>(mapping);

@@ -12,9 +12,9 @@
 namespace zerohop::softhca {
 namespace {
 
-// Calls `use` with the place and size of every element's part of the bytes [offset, offset +
-// nbytes) of the list, until it uses less than it is given. How many were used; -1 when one is not
-// allowed.
+// Calls `use` with place and size for each element's part of the bytes [offset, offset + nbytes) of
+// the list, until it uses less than it was given. Returns how many bytes were used, or -1 if an
+// element is not allowed.
 template <typename Use>
 std::int64_t walk(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
                   std::uint64_t offset, std::uint64_t nbytes, int access, Pins& pins, Use use) {
@@ -36,7 +36,7 @@ std::int64_t walk(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv
   return static_cast<std::int64_t>(done);
 }
 
-// False where it is none.
+// False if it is not an aligned word of that size.
 template <typename Word>
 bool place_word(void* to, const std::byte* from, std::size_t nbytes) noexcept {
   if (nbytes != sizeof(Word) || reinterpret_cast<std::uintptr_t>(to) % sizeof(Word) != 0) {
@@ -48,8 +48,8 @@ bool place_word(void* to, const std::byte* from, std::size_t nbytes) noexcept {
   return true;
 }
 
-// An aligned word comes whole, and behind what was placed before: somebody may look for it in
-// memory.
+// An aligned word is stored whole, after everything placed before it, because the program may poll
+// it in memory.
 void place(void* to, const std::byte* from, std::size_t nbytes) noexcept {
   if (place_word<std::uint64_t>(to, from, nbytes)) return;
   if (place_word<std::uint32_t>(to, from, nbytes)) return;

@@ -1,4 +1,4 @@
-// From scatter/gather lists to iovecs: which bytes of this process a part of a message occupies.
+// From scatter/gather lists to iovecs: the bytes of this process for a part of a message.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -19,9 +19,9 @@ class IoVector {
  public:
   static constexpr std::size_t kMost = 64;
 
-  // Of memory that the CPU may touch.
+  // For memory that the CPU can access.
   IoVector() = default;
-  // Of any memory; what the CPU cannot touch goes through `bounce`.
+  // For any memory; what the CPU cannot access goes through `bounce`.
   IoVector(Bounce& bounce, Bounce::Direction direction) : bounce_(&bounce) {
     bounce.begin(direction);
   }
@@ -34,9 +34,9 @@ class IoVector {
     parts_[count_++] = {const_cast<void*>(address), nbytes};
     nbytes_ += nbytes;
   }
-  // Whether the CPU may touch all that was added.
+  // Whether the CPU can access everything added.
   bool on_host() const noexcept { return !bounced_; }
-  // How many of the bytes were added: fewer when the vector is full then.
+  // Returns how many bytes were added: fewer if the vector is full.
   std::size_t add(const Place& place, std::size_t nbytes) noexcept;
 
  private:
@@ -45,22 +45,22 @@ class IoVector {
   std::size_t nbytes_ = 0;
   Bounce* bounce_ = nullptr;
   bool bounced_ = false;
-  bool ended_ = false;  // nothing can follow, though there are parts left
+  bool ended_ = false;  // closed, although there are parts left
 };
 
-// Adds the bytes [offset, offset + nbytes) of the list to `out`, pinned in `pins`. How many were
-// added: fewer than nbytes when `out` is full; -1 when an element is not allowed.
+// Adds the bytes [offset, offset + nbytes) of the list to `out`, pinned in `pins`. Returns how many
+// were added: fewer than nbytes if `out` is full; -1 if an element is not allowed.
 std::int64_t add_elements(MemoryTable& memory, const ibv_pd* domain,
                           std::span<const ibv_sge> elements, std::uint64_t offset,
                           std::uint64_t nbytes, int access, Pins& pins, IoVector& out) noexcept;
 
-// Whether every element of the list is registered memory with that access, up to `nbytes` bytes.
-enum class Allowed { no, yes, copied };  // copied: yes, but the CPU cannot touch all of it
+// Whether every element of the list, up to `nbytes` bytes, is registered memory with that access.
+enum class Allowed { no, yes, copied };  // copied: yes, but the CPU cannot access all of it
 Allowed are_allowed(MemoryTable& memory, const ibv_pd* domain, std::span<const ibv_sge> elements,
                     std::uint64_t offset, std::uint64_t nbytes, int access) noexcept;
 
-// One non-blocking system call each; the plain one where there is a single part, as it is cheaper.
-// Results and errno as of send(2) and recv(2). Sends the parts [first, end).
+// One non-blocking system call each; for a single part the plain one, which is cheaper. Results and
+// errno as for send(2) and recv(2). Sends the parts [first, end).
 ssize_t send_parts(int socket, IoVector& parts, std::size_t first, std::size_t end) noexcept;
 ssize_t receive_parts(int socket, IoVector& parts) noexcept;
 

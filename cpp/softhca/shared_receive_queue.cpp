@@ -49,7 +49,7 @@ void SharedReceiveQueue::put_back(const TakenReceive& taken) noexcept {
   request.wr_id = taken.entry.wr_id;
   request.sg_list = taken.sges.get();
   request.num_sge = static_cast<int>(taken.entry.sge_count);
-  (void)receives_.post(request);  // its place may have been used meanwhile
+  (void)receives_.post(request);  // its place may be taken meanwhile
 }
 
 ibv_srq* create_srq(ibv_pd* domain, ibv_srq_init_attr* init) {

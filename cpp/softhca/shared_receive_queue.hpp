@@ -1,4 +1,4 @@
-// A shared receive queue (SRQ): receives that any of the queue pairs made with it may take.
+// A shared receive queue (SRQ): all queue pairs made with it take receives from it.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -22,9 +22,9 @@ class SharedReceiveQueue : public ibv_srq {
 
   std::uint32_t most_sge() const noexcept { return receives_.most_sge(); }
   int post(ibv_recv_wr* chain, ibv_recv_wr** bad) noexcept;  // 0 or errno
-  // The oldest receive, into `taken`. False: there is none.
+  // Moves the oldest receive into `taken`. False: there is none.
   bool take(TakenReceive& taken) noexcept;
-  // One that no message has completed.
+  // Returns a receive that no message has completed.
   void put_back(const TakenReceive& taken) noexcept;
 
   std::atomic<int> users{0};  // queue pairs

@@ -32,7 +32,7 @@ driver::Verbs make_table() {
   return table;
 }
 
-// Whether `text` names this device: in full, or by its interface or address behind "soft0@".
+// Whether `text` names this device: in full, or by its interface or address after "soft0@".
 bool is_name_of(const SoftDevice& device, std::string_view text) {
   if (text == device.name) return true;
   constexpr std::string_view kPrefix = "soft0@";
@@ -60,8 +60,7 @@ std::string canonical_name(std::string_view name) {
   }
   throw VerbsError(
       "no soft device is called '" + std::string(name) +
-          "': there is no such interface or IPv4 address, or it is not up; this host has " +
-          existing,
+          "': no such interface or IPv4 address exists, or it is not up; this host has " + existing,
       ENODEV);
 }
 

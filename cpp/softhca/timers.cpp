@@ -35,7 +35,7 @@ void Timers::set(Timed& timed, Clock::time_point due) noexcept {
 
 void Timers::cancel(Timed& timed) noexcept {
   std::lock_guard guard(mutex_);
-  unlink(timed);  // the timerfd may now fire for nothing, once
+  unlink(timed);  // the timerfd may now fire once too often
 }
 
 void Timers::unlink(Timed& timed) noexcept {

@@ -1,6 +1,5 @@
-// Wake-ups of one device context: RNR waits, redials, deadlines. One timerfd in the epoll set
-// stands for the earliest, so that whoever drives progress serves the timers too, without reading a
-// clock.
+// Wake-ups of one device context: RNR waits, redials, deadlines. One timerfd in the epoll set is
+// set to the earliest, so polling the sockets also serves the timers, without reading a clock.
 #pragma once
 
 #include <chrono>
@@ -13,12 +12,12 @@ namespace zerohop::softhca {
 
 using Clock = std::chrono::steady_clock;
 
-// Something with at most one wake-up pending.
+// An object with at most one pending wake-up.
 class Timed {
  public:
   virtual void on_time() noexcept = 0;  // called with Context::control held
 
-  // For Timers alone, under its lock; intrusive, as setting a wake-up must not allocate.
+  // For Timers only, under its lock; intrusive, because setting a wake-up must not allocate.
   struct Link {
     Timed* next = nullptr;
     Timed* previous = nullptr;

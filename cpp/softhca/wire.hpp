@@ -1,18 +1,18 @@
-// What travels on a data connection, in both directions and without any other framing:
+// The data on a connection, in both directions and without any other framing:
 //
 //   hello                    once from each side (hello.hpp)
 //   frame, frame, frame ...  each: [ prefix | packet, packet, ... ] [ payload of these packets ]
 //
-// A frame is what one sendmsg gathers. Its control section (prefix and packets, at most kMaxControl
-// bytes) says how long the payload behind it is, so the receiver reads the control section into a
-// small buffer and the payload straight into registered memory. Small payloads ride in the control
-// section, behind their packet and padded to 8 bytes (kInline).
+// A frame is sent by one sendmsg. Its control section (prefix and packets, at most kMaxControl
+// bytes) contains the length of the payload behind it, so the receiver reads the control section
+// into a small buffer and the payload directly into registered memory. Small payloads are part of
+// the control section, behind their packet and padded to 8 bytes (kInline).
 //
-// Requests are numbered from 0 in the order in which they were posted; the number never travels
-// with a packet, only with the frame. A message longer than kSegmentBytes is cut into several
-// packets of the same operation with rising addresses; all but the last carry kMore.
+// Requests are numbered from 0 in the order of posting. The number is sent only with the frame,
+// never with a packet. A message longer than kSegmentBytes is split into several packets of the
+// same operation with rising addresses; all but the last carry kMore.
 //
-// All integers are little-endian, as every host that this is built for has them.
+// All integers are little-endian, like every supported host.
 #pragma once
 
 #include <bit>
@@ -24,7 +24,7 @@ namespace zerohop::softhca::wire {
 static_assert(std::endian::native == std::endian::little, "the wire format is the host's own");
 
 inline constexpr std::size_t kMaxControl = 4096;  // bytes of one control section
-inline constexpr std::size_t kMaxPackets = 128;   // of one frame
+inline constexpr std::size_t kMaxPackets = 128;   // per frame
 inline constexpr std::uint32_t kInlineBytes =
     256;  // payloads up to this ride in the control section
 inline constexpr std::uint32_t kSegmentBytes =
@@ -32,9 +32,9 @@ inline constexpr std::uint32_t kSegmentBytes =
 inline constexpr std::uint32_t kMaxMessage = 1u << 30;  // port_attr.max_msg_sz
 
 enum class Op : std::uint8_t {
-  send = 1,             // payload to the head of the receive queue
-  write = 2,            // payload to `address` under `key`; kImmediate consumes a receive
-  read = 3,             // asks for `nbytes` from `address` under `key`
+  send = 1,             // payload for the head of the receive queue
+  write = 2,            // payload for `address` under `key`; kImmediate consumes a receive
+  read = 3,             // requests `nbytes` from `address` under `key`
   compare_swap = 4,     // followed by Operands
   fetch_add = 5,        // followed by Operands
   read_response = 6,    // payload; `sequence` is the number of the read
@@ -47,14 +47,14 @@ enum PacketFlag : std::uint8_t {
   kMore = 1,       // further packets of the same message follow
   kImmediate = 2,  // `sequence` holds the immediate data
   kSolicited = 4,
-  kInline = 8,  // the payload stands behind the packet in the control section
+  kInline = 8,  // the payload follows the packet in the control section
 };
 
 enum class Refusal : std::uint16_t { invalid_request = 1, access = 2, operation = 3 };
 
 enum FrameFlag : std::uint8_t {
-  kRestart = 1,  // requests go back to `first_request` after a not_ready
-  kChecked = 2,  // a Check stands behind the prefix (checked_frame.hpp)
+  kRestart = 1,  // requests restart at `first_request` after a not_ready
+  kChecked = 2,  // a Check follows the prefix (checked_frame.hpp)
 };
 
 struct Prefix {
@@ -63,15 +63,15 @@ struct Prefix {
   std::uint8_t flags;
   std::uint8_t zero[3];
   std::uint32_t first_request;  // number of the first request in this frame
-  std::uint32_t acknowledged;   // how many of the receiver's requests the sender has carried out
+  std::uint32_t acknowledged;   // how many of the receiver's requests the sender has executed
 };
 static_assert(sizeof(Prefix) == 16);
 
-inline constexpr std::uint32_t kCheckedPayload = 64u << 10;  // bytes behind the control section
+inline constexpr std::uint32_t kCheckedPayload = 64u << 10;  // bytes after the control section
 
 struct Check {
-  std::uint32_t number;         // of the frame: checked ones are counted from 0
-  std::uint32_t payload_bytes;  // behind the control section
+  std::uint32_t number;         // of the frame: counts checked frames from 0
+  std::uint32_t payload_bytes;  // after the control section
   std::uint32_t crc;            // CRC32C of the whole frame, with 0 here
   std::uint32_t zero;
 };
@@ -96,7 +96,7 @@ static_assert(sizeof(Operands) == 16);
 
 constexpr std::size_t padded(std::size_t nbytes) { return (nbytes + 7) & ~std::size_t{7}; }
 
-// Sequence numbers wrap: a stands before b when the distance is less than half the circle.
+// Sequence numbers wrap: a comes before b if the distance is less than half the circle.
 constexpr bool before(std::uint32_t a, std::uint32_t b) {
   return static_cast<std::int32_t>(a - b) < 0;
 }

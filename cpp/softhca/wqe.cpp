@@ -22,13 +22,13 @@ constexpr std::uint32_t kSegmentsMask = 0x3f;  // of the control segment's secon
 constexpr unsigned kFenceShift = 5;            // of fm_ce_se
 constexpr unsigned kCompletionMask = 3u << 2;
 
-// What is left of an entry.
+// The unread rest of an entry.
 class Segments {
  public:
   explicit Segments(std::span<const std::byte> bytes) : bytes_(bytes) {}
   bool empty() const noexcept { return bytes_.empty(); }
 
-  // The next bytes, as many segments as they begin; null when the entry ends before.
+  // The next bytes, in as many segments as they touch; null if the entry ends before.
   const std::byte* take(std::size_t nbytes) noexcept {
     const std::size_t whole = (nbytes + kWqeSegmentBytes - 1) / kWqeSegmentBytes * kWqeSegmentBytes;
     if (whole > bytes_.size()) return nullptr;
@@ -101,7 +101,7 @@ ibv_wc_status read_data(Segments& rest, Wqe& entry) {
     if (entry.work.num_sge > 0 && inlined != before) return kMalformed;
     if (inlined) entry.work.send_flags |= IBV_SEND_INLINE;
     const std::uint32_t length = count & ~std::uint32_t{MLX5_INLINE_SEG};
-    if (!inlined && length == 0) return IBV_WC_LOC_LEN_ERR;  // it stands for 2 GiB
+    if (!inlined && length == 0) return IBV_WC_LOC_LEN_ERR;  // 0 means 2 GiB
     nbytes += length;
     if (nbytes > wire::kMaxMessage) return IBV_WC_LOC_LEN_ERR;
     if (!(inlined ? add_inline(rest, length, entry) : add_pointer(rest, entry))) return kMalformed;
@@ -134,7 +134,7 @@ ibv_wc_status read_atomic(ibv_wr_opcode opcode, Segments& rest, Wqe& entry) {
 
 ibv_wc_status read_operation(std::uint32_t opcode, Segments& rest, Wqe& entry) {
   switch (opcode) {
-    // Carried out as a write of no bytes: its completion keeps its turn, and no key is looked at.
+    // Executed as a write of no bytes: it completes in order, and no key is checked.
     case MLX5_OPCODE_NOP: return IBV_WC_SUCCESS;
     case MLX5_OPCODE_RDMA_WRITE: return read_rdma(IBV_WR_RDMA_WRITE, rest, entry);
     case MLX5_OPCODE_RDMA_WRITE_IMM: return read_rdma(IBV_WR_RDMA_WRITE_WITH_IMM, rest, entry);
@@ -145,7 +145,7 @@ ibv_wc_status read_operation(std::uint32_t opcode, Segments& rest, Wqe& entry) {
   }
 }
 
-// Any ordering that an entry asks for is kept by the strongest: it waits for reads and atomics.
+// Any requested ordering is provided by the strongest: wait for reads and atomics.
 unsigned flags_of(std::uint8_t flags) {
   unsigned found = 0;
   if ((flags & kCompletionMask) >= MLX5_WQE_CTRL_CQ_UPDATE) found |= IBV_SEND_SIGNALED;

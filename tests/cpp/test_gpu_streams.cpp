@@ -254,7 +254,7 @@ TEST_CASE_FIXTURE(Streams, "on other routes the call waits for the stream") {
                          {&over, 1},
                          {.notify = {}, .require = route, .timeout = 0.02, .stream = writer});
                    }),
-                   "what the stream was given before did not end in time"));
+                   "earlier work in the stream did not end in time"));
   }
   to_left->notify({1, 1});
   while (!cuda.copies.run(writer)) std::this_thread::yield();

@@ -159,7 +159,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are distinguished") {
     return why;
   };
   CHECK(contains(refusal({{&host, &far_gpu}, {&host, &far_host}}),
-                 "some lie in host memory: move those by a call of their own"));
+                 "some of the pairs lie in host memory: move those by a call of their own"));
   finish(to_right->write(std::vector<Peer::Pair>{{&gpu, &far_gpu}, {&gpu, &far_host}}, kByP2p));
   finish(to_right->write(std::vector<Peer::Pair>{{&host, &far_gpu}, {&gpu, &far_host}}, kByP2p));
   cuda.gpus = 2;

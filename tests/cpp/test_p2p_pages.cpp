@@ -184,14 +184,14 @@ TEST_CASE_FIXTURE(PageCouple, "rights and bounds are kept") {
                  "read-only"));
   RemoteMemory forged = remote;
   forged.access |= engine::kRemoteWrite;
-  CHECK(contains(message_of<RouteUnavailable>([&] { write_pages(local, forged); }), "read only"));
+  CHECK(contains(message_of<RouteUnavailable>([&] { write_pages(local, forged); }), "read-only"));
   RemoteMemory wider = remote;
   wider.layout.shape[0] = 2 * kPages;
   const Indices beyond{kPages};
   const Indices first{0};
   CHECK(contains(message_of<RouteUnavailable>(
                      [&] { to_right->read_pages({&local, &wider, first, beyond}, kByP2p); }),
-                 "leaves the range"));
+                 "exceeds the range"));
   fixed.close();
   CHECK(contains(message_of<RouteUnavailable>(
                      [&] { to_right->read_pages({&local, &remote, ours, theirs}, kByP2p); }),

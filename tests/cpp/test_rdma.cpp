@@ -79,7 +79,7 @@ TEST_CASE("an async event is reported with its place, cause and remedy") {
     const bool ends = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
     CHECK(ends_device(static_cast<ibv_event_type>(type)) == ends);
     if (ends) CHECK(is_trouble(static_cast<ibv_event_type>(type)));
-    // "..., which is harmless", "..., of which zerohop has none": no action needed.
+    // "..., which is harmless", "..., but zerohop uses none": no action needed.
     const std::string help = event_help(static_cast<ibv_event_type>(type));
     if (contains(help, "harmless")) CHECK_FALSE(is_trouble(static_cast<ibv_event_type>(type)));
   }

@@ -70,7 +70,7 @@ def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert route().kind == "p2p"
     faulty = route(faults="seed=1,slow=1us")
     assert faulty.kind == "host"
-    assert "faults on purpose, with which p2p=0 is the default" in str(faulty)
+    assert "injects faults, for which p2p=0 is the default" in str(faulty)
     assert route(faults="seed=1,slow=1us", p2p=1).kind == "p2p"
     monkeypatch.setenv("ZEROHOP_P2P", "1")
     assert route(faults="seed=1,slow=1us").kind == "p2p"

@@ -114,7 +114,7 @@ def assert_equal_shares(before: list[int], after: list[int], total: int) -> None
 
 
 def test_an_adapter_and_the_software_hca_are_no_pair(sides: Sides) -> None:
-    with pytest.raises(RemoteError, match=r"ValueError: 'soft0' and 'rxe0' are no rails"):
+    with pytest.raises(RemoteError, match=r"ValueError: 'soft0' and 'rxe0' cannot be rails"):
         sides.a.run('zh.Endpoint("rxe0,soft0")')
 
 

@@ -1,6 +1,6 @@
-// Start, stop, what other threads ask for, and the passing of time. Connections come and go in
-// control_connections.cpp and control_connecting.cpp; what their messages mean later is in
-// control_dialogue.cpp.
+// Start and stop, requests from other threads, and the periodic tick. Connections begin and end in
+// control_connections.cpp and control_connecting.cpp; control_dialogue.cpp handles the later
+// messages of a peer.
 #include "engine/control/control.hpp"
 
 #include <sys/epoll.h>
@@ -17,7 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kTick{250};
-// A tick that comes this late tells that this process itself stood still.
+// A tick this late shows that this process itself was stopped.
 constexpr milliseconds kOverslept{1000};
 
 }  // namespace
@@ -118,7 +118,7 @@ void Control::tell(const std::shared_ptr<Peer>& peer, ControlMessage message) {
 }
 
 void Control::look() {
-  progress_->run([] {});  // before it sleeps again, it polls
+  progress_->run([] {});  // the thread polls before it sleeps again
 }
 
 void Control::leave(const std::shared_ptr<Peer>& peer, const std::string& reason) {
@@ -142,7 +142,7 @@ void Control::stop() {
     poller_->wake();
   });
   progress_->stop();
-  dials_.finish_all(Failure{.message = "this endpoint was closed"});  // begun behind the others
+  dials_.finish_all(Failure{.message = "this endpoint was closed"});  // begun meanwhile
   acceptor_.close();
   shares_.clear();
 }
@@ -161,13 +161,13 @@ void Control::call_driver(std::function<void()> call, Then then) {
       }
       self->progress_->run([then, failure] { then(failure); });
     } catch (const std::exception& error) {
-      report({"a call of a driver is not answered: ", error.what()});
+      report({"the result of a driver call is lost: ", error.what()});
     }
   };
-  if (!drivers_->run(work)) work();  // no thread is to be had: better late than never
+  if (!drivers_->run(work)) work();  // no thread available: better late than never
 }
 
-// Its end may ask a driver, too.
+// Destroying it may call a driver, too.
 void Control::retire(std::shared_ptr<const void> what) {
   Executor::Work work = [what = std::move(what)] {};
   (void)drivers_->run(work);
@@ -181,7 +181,7 @@ milliseconds Control::idle() {
 }
 
 void Control::tick(Clock::time_point now) {
-  // When this process itself was stopped (a debugger, a suspended machine), silence proves nothing.
+  // If this process itself was stopped (a debugger, a suspended machine), silence proves nothing.
   const bool overslept = last_tick_ != Clock::time_point{} && now - last_tick_ > kOverslept;
   last_tick_ = now;
   links_.each([&](Link& link) {

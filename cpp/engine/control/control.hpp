@@ -1,5 +1,5 @@
-// The control connections of an Endpoint: who connects, who is alive, who shares what. Everything
-// but the functions marked "any thread" runs on the progress thread.
+// The control connections of an Endpoint: which peers connect, are alive, and share memory. Except
+// for the functions marked "any thread", everything runs on the progress thread.
 #pragma once
 
 #include <atomic>
@@ -35,17 +35,17 @@ namespace zerohop::engine {
 class Control final : public std::enable_shared_from_this<Control>, private Acceptor::Owner {
  public:
   using Clock = std::chrono::steady_clock;
-  // Makes a Peer that passes its words on to this Control. Called on the drivers' thread.
+  // Makes a Peer that sends its messages through this Control. Called on the drivers' thread.
   using MakePeer =
       std::function<std::shared_ptr<Peer>(const std::weak_ptr<Control>&, Peer::Identity)>;
 
-  // A flag that kernels read: there were peers, and the last one is gone.
+  // A flag that kernels read: there have been peers, but none is left.
   using Lonely = std::shared_ptr<std::atomic<std::uint32_t>>;
-  // Listens on the host of `address`, whose id is that of `key`, and fills in its port. Starts
+  // Listens on the host of `address` and fills in its port; its id must be that of `key`. Starts
   // the thread.
-  // neighbourhood: to be served too; may be null.
-  // drivers: carries out what asks a driver that may take long. The progress thread answers peers,
-  // who take this process for lost when it does not.
+  // neighbourhood: the local server to serve as well; may be null.
+  // drivers: runs driver calls that may take long. The progress thread must keep answering peers,
+  // which would otherwise consider this process lost.
   static std::shared_ptr<Control> start(Address& address, std::shared_ptr<const EndpointKey> key,
                                         Rails rails, std::shared_ptr<Poller> poller,
                                         MakePeer make_peer,
@@ -56,7 +56,8 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
     return std::make_shared<Executor>("zh-drivers", Executor::Thread::lasting);
   }
 
-  // One more is refused, whoever dials. To be called before the address is told; 0: no limit.
+  // Refuses further Peers beyond this number, whichever side dials. Call it before the address is
+  // handed out; 0: no limit.
   void limit_peers(std::size_t most) noexcept { most_peers_.store(most); }
 
   // --- any thread ---
@@ -66,11 +67,11 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   bool has_accepted() const;
   std::shared_ptr<Peer> find(const EndpointId& id) const;
   std::vector<std::shared_ptr<Peer>> peers() const;
-  // Why the last peer was lost, when there were peers and none is left; else empty.
+  // Why the last peer was lost, if there have been peers and none is left; else empty.
   std::optional<std::string> lonely() const;
   Shares& shares() noexcept { return shares_; }
   const EventLog& events() const noexcept { return events_; }
-  // How many connections the thread has looked at so far, for whatever purpose.
+  // How many connections the thread has looked at so far, for any purpose.
   std::uint64_t looks() const noexcept { return links_.looks(); }
   void on_shared(const std::string& name);
   void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
@@ -95,11 +96,11 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void turn_away(int fd, const char* why) override;
   void watch_listener(bool watched) noexcept override;
 
-  // Has the drivers' thread make the call, and this one go on with what came of it: nullopt, or
-  // what was thrown.
+  // Makes the call on the drivers' thread, then calls `then` on this one, with nullopt or what the
+  // call threw.
   using Then = std::function<void(const std::optional<Failure>& failure)>;
   void call_driver(std::function<void()> call, Then then);
-  void retire(std::shared_ptr<const void> what);  // may be the last one to hold it
+  void retire(std::shared_ptr<const void> what);  // may drop the last reference
 
   void begin(const std::shared_ptr<Attempt>& attempt);
   void dial(const Address& address);
@@ -113,7 +114,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);
   void drop(Link& link, const std::string& reason);
-  void tell_end(const Link& link, const std::string& reason) const;  // to the log
+  void tell_end(const Link& link, const std::string& reason) const;  // logs it
   void part(Link& link, const std::string& reason, std::uint8_t cause = Bye::kLeft);
   void send(Link& link, const ControlMessage& message);
 
@@ -142,7 +143,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void establish(Link& link);
   void connect_rails(Link& link, const Hello& hello);
 
-  // --- several rails, and the repair of each (control_rails.cpp) ---
+  // --- several rails, and their repair (control_rails.cpp) ---
   void check_rails(Link& link, Clock::time_point now);
   void check_settled(Link& link, Clock::time_point now);
   void check_dark(Link& link, Clock::time_point now);
@@ -154,7 +155,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void reconnect(Link& link, RailIndex rail);
   void postpone(Link& link, RailIndex rail, const std::string& cause);
 
-  // --- what devices say (control_devices.cpp) ---
+  // --- events of the devices (control_devices.cpp) ---
   void watch_device(Rail& rail);
   void on_completion_events(Rail& rail, std::uint32_t epoll_events);
   void on_async_events(Rail& rail, std::uint32_t epoll_events);

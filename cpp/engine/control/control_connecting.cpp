@@ -2,12 +2,12 @@
 //
 //   initiator Hello ->   <- Hello acceptor   Ready ->
 //
-// Each Hello proves the id that it tells (endpoint_key.hpp): so who presents the id of a Peer that
-// is connected is that one, connecting anew, and takes its own place.
+// Each Hello proves the id that it contains (endpoint_key.hpp). A Hello with the id of a connected
+// Peer therefore comes from that endpoint, which connects anew and replaces its old connection.
 //
-// Each end connects its queue pair on the other's Hello; the initiator may post when it sent Ready,
-// the acceptor when it got it. Two ends that dial each other at once: the one with the lower id
-// goes on, the other yields.
+// Each end connects its queue pair on the other's Hello. The initiator may post once it has sent
+// Ready, the acceptor once it has received it. If two ends dial each other at once, the one with
+// the lower id goes on and the other yields.
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,7 +51,7 @@ void Control::dial(const Address& address) {
                              const std::optional<Failure>& failure) {
     if (dials_.number(address.id) != number) {
       if (!peer) return;
-      peer->lose("nobody waits for it any more");
+      peer->lose("no caller waits for it any more");
       return retire(peer);
     }
     if (failure) return finish(address.id, nullptr, failure);
@@ -87,8 +87,8 @@ void Control::make_peer(Peer::Identity identity, WithPeer then) {
               });
 }
 
-// Those that are being connected count: each has its queue pairs already. Of two connections with
-// the newcomer that cross each other one goes on.
+// Connections still being made count, as each has its queue pairs already. Of two crossing
+// connections with the newcomer only one survives, so they count once.
 void Control::check_room(const EndpointId& newcomer) const {
   const std::size_t most = most_peers_.load();
   const std::size_t its = links_.count(newcomer) + peers_being_made_.count(newcomer);
@@ -132,8 +132,8 @@ Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
   return hello;
 }
 
-// Rail i of this end meets rail i of the other, as far as both have them. One that cannot be
-// connected is tried again, if another is.
+// Rail i of this end connects to rail i of the other, as far as both exist. A rail that fails to
+// connect is retried, provided another one connects.
 void Control::connect_rails(Link& link, const Hello& hello) {
   const std::size_t count = std::min(rails_.size(), hello.queue_pairs.size());
   link.peer->rails().set_count(count, hello.global_atomics != 0);
@@ -183,7 +183,7 @@ void Control::on(Link& link, const Hello& hello) {
 
 void Control::check_identity(const Link& link, const Hello& hello) const {
   if (proves(hello.proof, hello.id, link.channel->their_prologue())) return;
-  throw AuthenticationError("it does not prove that it is the endpoint whose id it tells");
+  throw AuthenticationError("it does not prove that it is the endpoint whose id it claims");
 }
 
 void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
@@ -219,7 +219,7 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
     });
     return part(link, error.what());
   }
-  // The driver may take long over its queue pairs.
+  // Making its queue pairs may take the driver long.
   acceptor_.prefer(link.channel->fd(), link.opened + kHandshakeFor);
   if (yields_to(hello)) {
     send(link, Bye{.reason = kOtherGoesOn, .cause = Bye::kCrossing});
@@ -243,7 +243,7 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
 }
 
 void Control::greet_back(Link& link, const Hello& hello, const std::shared_ptr<Peer>& peer) {
-  if (yields_to(hello)) {  // to what has come meanwhile
+  if (yields_to(hello)) {  // to a connection that came meanwhile
     peer->lose(kOtherGoesOn);
     retire(peer);
     send(link, Bye{.reason = kOtherGoesOn, .cause = Bye::kCrossing});
@@ -259,8 +259,9 @@ void Control::greet_back(Link& link, const Hello& hello, const std::shared_ptr<P
   send(link, make_hello(link, hello.id, *link.peer));
 }
 
-// Whether the sender of this Hello must give way to a connection that this side began, or that
-// stands already and that the sender had not seen when it dialled. Ends what must give way to it.
+// Whether the sender of this Hello must give way to a connection that this side began, or to an
+// established one that the sender had not seen when it dialled. Drops the connections that must
+// give way to it.
 bool Control::yields_to(const Hello& hello) {
   if (auto present = find(hello.id); present && present->alive()) {
     if (hello.established < established_.count(hello.id)) return true;
@@ -307,7 +308,7 @@ void Control::establish(Link& link) {
 
 void Control::on(Link& link, const Bye& bye) {
   if (bye.cause == Bye::kCrossing && link.dialled && !link.established) {
-    // The peer's own connection to us is on its way. Should it fail, this side dials again.
+    // The peer's own connection to us is on its way. If it fails, this side dials again.
     const EndpointId id = link.dialled->id;
     drop(link, kOtherGoesOn);
     return dials_.dial_again(id, Clock::now() + kRedialAfter);

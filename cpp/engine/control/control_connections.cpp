@@ -21,7 +21,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kHeartbeatEvery{1000};
-// Together with a tick this keeps the promise of PeerLost within 5 s, with a second to spare for a
+// Together with a tick, this raises PeerLost within the promised 5 s, with a second to spare for a
 // loaded machine.
 constexpr milliseconds kSilentFor{3500};
 
@@ -70,7 +70,7 @@ Link& Control::add_link(std::unique_ptr<Channel> channel) {
 void Control::on_ready(const std::shared_ptr<Link>& link) {
   const bool open = link->channel->progress([&](std::span<const std::byte> bytes) {
     link->heard = Clock::now();
-    // A message may end the link: those behind it belong to nobody.
+    // A message may end the link; the messages behind it are then ignored.
     if (links_.contains(*link)) on_message(*link, decode_control_message(bytes));
   });
   if (!links_.contains(*link)) return;
@@ -93,7 +93,7 @@ void Control::send(Link& link, const ControlMessage& message) {
   try {
     link.channel->send(encode(message));
   } catch (const Error&) {
-    return;  // the channel is closed: its descriptor says so, and on_ready() ends the link
+    return;  // the channel is closed: its descriptor becomes ready, and on_ready() ends the link
   }
   link.spoke = Clock::now();
   watch_output(link);
@@ -106,7 +106,7 @@ void Control::tell_end(const Link& link, const std::string& reason) const {
   });
 }
 
-// Ends the connection. Whoever waits for it learns why.
+// Ends the connection. Waiting callers get the reason.
 void Control::drop(Link& link, const std::string& reason) {
   const std::shared_ptr<Link> alive = links_.remove(link);
   if (!alive) return;
@@ -116,7 +116,7 @@ void Control::drop(Link& link, const std::string& reason) {
   for (auto& [request, target] : link.direct_targets) retire(std::move(target));
   link.channel->close(reason);
   if (!link.peer) return;
-  poller_->flush();  // what it has sent before is there before anybody learns that it is lost
+  poller_->flush();  // deliver what it sent before anything reports that it is lost
   {
     const std::lock_guard lock(mutex_);
     const auto published = peers_.find(link.peer->identity().id);
@@ -135,14 +135,14 @@ void Control::drop(Link& link, const std::string& reason) {
   poller_->wake();
 }
 
-// Ends a connection from this side, and tells the peer why.
+// Ends a connection from this side and sends the peer the reason.
 void Control::part(Link& link, const std::string& reason, std::uint8_t cause) {
   send(link, Bye{.reason = reason.substr(0, kMaxNameBytes), .cause = cause});
   drop(link, reason);
 }
 
-// Who came and went before accept() can still be accepted, for what it has sent; but not without
-// end.
+// A peer that connected and was lost before accept() can still be accepted, for what it sent. Their
+// number is bounded.
 void Control::forget_lost_peers() {
   constexpr std::size_t kKept = 64;
   if (accepted_.size() <= kKept) return;
@@ -153,7 +153,7 @@ void Control::forget_lost_peers() {
 
 void Control::check_link(Link& link, Clock::time_point now) {
   if (!link.established) {
-    // Who dialled has a deadline of its own.
+    // A connection that this side dialled has a deadline of its own.
     if (!link.dialled && now - link.opened > kHandshakeFor)
       drop(link, "its handshake took too long");
     return;

@@ -1,4 +1,4 @@
-// What the devices of an Endpoint say by themselves, and what becomes of the connections when one
+// Asynchronous events of an Endpoint's devices, and what happens to the connections when a device
 // is lost. All of it runs on the progress thread.
 #include <sys/epoll.h>
 
@@ -32,7 +32,7 @@ void Control::watch_device(Rail& rail) {
                    [this, &rail](std::uint32_t events) { on_async_events(rail, events); });
 }
 
-// Takes what woke the thread; idle() serves.
+// Consumes the events that woke the thread; idle() then polls.
 void Control::on_completion_events(Rail& rail, std::uint32_t epoll_events) {
   if (const int error = poller_->consume_events(rail.index()); error != 0) {
     on_device_lost(rail, lost_text(rail, errno_message("ibv_get_cq_event failed", error)));
@@ -59,7 +59,7 @@ void Control::on_async_events(Rail& rail, std::uint32_t epoll_events) {
 void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
   const std::shared_ptr<VerbsPath> path =
       event.qp_number != 0 ? path_of(rail.index(), event.qp_number) : nullptr;
-  // Of each queue pair that goes, and no news to anybody but its Peer.
+  // Raised for each queue pair that is destroyed, and of interest only to its Peer.
   if (event.type == IBV_EVENT_QP_LAST_WQE_REACHED) return path ? path->on_last_receive() : void();
   const std::string peer = path ? path->peer_name() : "";
   const std::string sentence = rdma::describe(event, rail.name(), peer);
@@ -71,11 +71,11 @@ void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
                .message = sentence});
   if (rdma::ends_device(event.type)) return on_device_lost(rail, sentence);
   if (event.qp_number != 0) {
-    // Its completions tell that it is in error; this tells why, if it comes before them.
+    // Completions show that it is in error; this event says why, if it comes before them.
     if (path && breaks_queue_pair(event.type)) path->abandon(sentence);
     return;
   }
-  // Transfers of a single rail will fail as timeouts, which do not tell why.
+  // Transfers of a single rail will fail as timeouts, which do not say why.
   if (rdma::is_trouble(event.type)) report(sentence);
   if (event.type == IBV_EVENT_PORT_ERR) on_port_event(rail.index(), /*up=*/false, sentence);
   if (event.type == IBV_EVENT_PORT_ACTIVE) on_port_event(rail.index(), /*up=*/true, sentence);
@@ -90,8 +90,8 @@ std::shared_ptr<VerbsPath> Control::path_of(RailIndex rail, std::uint32_t qp_num
   return its;
 }
 
-// Where other rails are there, nothing waits for the port to come back: this one is left at once,
-// and tried again as soon as it is back. A single rail may outlast a short break.
+// With other rails available, this one is left at once rather than waiting for its port, and tried
+// again as soon as the port is back. A single rail may outlast a short break.
 void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence) {
   links_.each([&](Link& link) {
     if (!link.established || rail >= link.peer->rails().count() ||
@@ -105,7 +105,7 @@ void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence
   });
 }
 
-// Some drivers say nothing of all this; the kernel and the queues do.
+// Some drivers raise no events; then the kernel and the queues show the loss.
 void Control::check_device(Rail& rail) {
   if (rail.gone()) return;
   if (rail.device().is_being_removed()) {
@@ -117,12 +117,12 @@ void Control::check_device(Rail& rail) {
   }
 }
 
-// A single device ends its Endpoint's connections; of several, the others go on.
+// Losing the only device ends all connections; with several, the connections go on over the others.
 void Control::on_device_lost(Rail& rail, const std::string& cause) {
   if (rail.gone()) return;
   rail.lose(cause);
   report(cause);
-  // They would stay readable, and this thread would look at them for ever.
+  // The descriptors would stay readable and keep waking this thread.
   progress_->unwatch(rail.device().async_fd());
   progress_->unwatch(poller_->event_fd(rail.index()));
   links_.each([&](Link& link) {

@@ -1,4 +1,4 @@
-// What the control messages of a connected peer mean. All of it runs on the progress thread.
+// Handles the control messages of a connected peer. All of it runs on the progress thread.
 #include <string>
 #include <utility>
 
@@ -8,7 +8,7 @@
 namespace zerohop::engine {
 namespace {
 
-// Of one peer: queue pairs are scarce, and each has a descriptor on soft0.
+// For one peer: queue pairs are scarce, and on soft0 each takes a descriptor.
 constexpr std::size_t kMostDirectTargets = 128;
 
 }  // namespace
@@ -16,7 +16,7 @@ constexpr std::size_t kMostDirectTargets = 128;
 void Control::on_message(Link& link, const ControlMessage& message) {
   const bool greets =
       std::holds_alternative<Hello>(message) || std::holds_alternative<Bye>(message);
-  // Who dials has made its Peer already; only the Hello proves that it is the right one.
+  // The initiator has made its Peer already; only the Hello proves that it is the right one.
   const bool is_known = link.greeted && link.peer;
   if (!greets && !is_known) throw ProtocolError("a control message came before the Hello");
   std::visit([&](const auto& each) { on(link, each); }, message);
@@ -55,7 +55,7 @@ void Control::on(Link& link, const OpenDirect& open) {
     return answer_direct(link, open, nullptr, Failure{.message = refusal.what()});
   }
   if (!link.direct_targets.try_emplace(open.request).second) {
-    throw ProtocolError("it asks for two queue pairs by one number");
+    throw ProtocolError("it asks for two queue pairs with the same request number");
   }
   const auto made = std::make_shared<std::shared_ptr<const DirectTarget>>();
   call_driver(
@@ -68,7 +68,7 @@ void Control::on(Link& link, const OpenDirect& open) {
           if (failure) asker->direct_targets.erase(open.request);
           return answer_direct(*asker, open, std::move(*made), failure);
         }
-        retire(std::move(*made));  // nobody wants it any more
+        retire(std::move(*made));  // no longer wanted
       });
 }
 
@@ -100,6 +100,6 @@ void Control::on(Link& link, const SumUp& asked) { link.peer->checks().on_sum_up
 
 void Control::on(Link& link, const SummedUp& answer) { link.peer->checks().on_summed_up(answer); }
 
-void Control::on(Link&, const Heartbeat&) {}  // that it came is all it says
+void Control::on(Link&, const Heartbeat&) {}  // on_ready() has noted the sign of life
 
 }  // namespace zerohop::engine

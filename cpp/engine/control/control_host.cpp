@@ -23,7 +23,7 @@ std::string ipv4_text(const void* address) {
   return text.data();
 }
 
-// The IPv4 address of the named interface, or of the first that leads out of this host if empty.
+// The IPv4 address of the named interface; if empty, of the first that leads out of this host.
 std::optional<std::string> interface_host(std::string_view name) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return std::nullopt;
@@ -61,8 +61,8 @@ std::string control_host(const rdma::Device& device, const std::string& chosen) 
     if (auto host = gid_host(device.gid())) return *host;
     if (auto host = interface_host({})) return *host;
   }
-  throw Error("cannot tell on which address device '" + device.name() +
-                  "' is to be reached: set host= (ZEROHOP_HOST) to an address of this host",
+  throw Error("cannot find the address on which device '" + device.name() +
+                  "' can be reached: set host= (ZEROHOP_HOST) to an address of this host",
               EADDRNOTAVAIL);
 }
 

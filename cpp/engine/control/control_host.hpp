@@ -7,9 +7,9 @@
 
 namespace zerohop::engine {
 
-// `chosen` if not empty; else where the device itself is reached: loopback for "soft0", the
-// interface of "soft0@<interface>", the IPv4 address in a RoCE GID; else the first interface that
-// is up and not loopback (InfiniBand has no address of its own). An IPv4 or IPv6 literal.
+// `chosen` if not empty; otherwise the address of the device: loopback for "soft0", the interface
+// of "soft0@<interface>", the IPv4 address in a RoCE GID; otherwise the first interface that is up
+// and not loopback (InfiniBand has no IP address of its own). An IPv4 or IPv6 literal.
 std::string control_host(const rdma::Device& device, const std::string& chosen);
 
 }  // namespace zerohop::engine

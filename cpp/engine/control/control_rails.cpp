@@ -1,10 +1,10 @@
-// The rails of a connection: a queue pair that broke is replaced, and the connection goes on over
-// the others meanwhile. All of it runs on the progress thread.
+// The rails of a connection: a broken queue pair is replaced, while the connection goes on over the
+// other rails. All of it runs on the progress thread.
 //
-// The end that sees the error makes a fresh queue pair and says so (Requeue); the other does the
-// same, and both connect when each has said so. Where that fails, or the fresh queue pair breaks
-// before anything came through, the rail is tried again every second. A connection of one rail
-// ends when its queue pair cannot be replaced.
+// The end that sees the error makes a fresh queue pair and announces it (Requeue). The other end
+// does the same, and both connect once each has announced its own. If that fails, or the fresh
+// queue pair breaks before any transfer completed, the rail is tried again every second. A
+// connection with a single rail ends if its queue pair cannot be replaced.
 #include <algorithm>
 #include <cerrno>
 #include <string>
@@ -18,13 +18,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A queue pair whose other half is gone sees that by itself, mostly at once.
+// A queue pair notices by itself that its other half is gone, mostly at once.
 constexpr milliseconds kNoticeWithin{500};
 constexpr milliseconds kTryAgainAfter{1000};
-// A sign of life that came this long after the break was given after it, too: one comes a second.
+// A sign of life received this long after the break was also sent after it: one is sent per second.
 constexpr milliseconds kAliveAfter{1500};
-// With none of the rails, or with a peer that does not put away what broke, the connection is of no
-// use. Less than 5 s, as PeerLost is promised.
+// The connection is useless without any working rail, or with a peer that does not drain its broken
+// queue pair. Less than the 5 s promised for PeerLost.
 constexpr milliseconds kDarkFor{4000};
 
 }  // namespace
@@ -42,7 +42,7 @@ void Control::on_broken(Link& link, RailIndex rail) {
   if (!link.established) return;
   state.broke = Clock::now();
   const bool again = link.peer->rails().count() > 1 && link.peer->rails().path(rail)->fruitless();
-  // The peer's fresh queue pair shows that it is there again, and waits.
+  // The peer's fresh queue pair shows that the peer is back and waits.
   const bool awaited = state.requeue && state.requeue->generation > state.generation;
   if (again && !awaited) {
     state.repair_at = Clock::now() + kTryAgainAfter;
@@ -72,7 +72,7 @@ void Control::tell_renewed(Link& link, RailIndex rail) {
   const rdma::QueuePairAddress fresh = link.peer->rails().path(rail)->terms().queue_pair;
   if (fresh.number == 0) return;  // closed meanwhile
   try {
-    // Whoever lags behind, having repaired less often, catches up.
+    // The end with fewer repairs catches up.
     const std::uint32_t theirs = state.requeue ? state.requeue->generation : 0;
     state.generation = std::max(state.generation + 1, theirs);
     send(link, Requeue{.rail = rail, .generation = state.generation, .queue_pair = fresh});
@@ -82,7 +82,7 @@ void Control::tell_renewed(Link& link, RailIndex rail) {
   }
 }
 
-// What cannot be had now may be had later, where another rail carries the connection.
+// A retry may succeed later, if another rail carries the connection meanwhile.
 void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
   LinkRail& state = link.rails[rail];
   if (link.peer->rails().count() == 1) return part(link, cause);
@@ -94,8 +94,8 @@ void Control::on(Link& link, const Requeue& requeue) {
   if (requeue.rail >= link.peer->rails().count() || !link.peer->rails().path(requeue.rail)) {
     throw ProtocolError("a queue pair of a rail that the connection does not have");
   }
-  // The peer noticed the error first. This end's queue pair is about to, and knows better what
-  // became of its requests; should it not, check_rails() ends it.
+  // The peer noticed the error first. This end's queue pair is about to notice, and knows better
+  // what happened to its requests. If it does not, check_rails() ends it.
   LinkRail& state = link.rails[requeue.rail];
   state.peer_generation = requeue.generation;
   const bool gone = requeue.queue_pair.number == 0;
@@ -114,7 +114,7 @@ void Control::on(Link& link, const Requeue& requeue) {
   }
 }
 
-// Connects the fresh queue pairs once both are there.
+// Connects the fresh queue pairs once both exist.
 void Control::reconnect(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
   if (!state.requeue || state.requeue->generation != state.generation) return;
@@ -151,8 +151,8 @@ void Control::check_settled(Link& link, Clock::time_point now) {
   for (RailIndex rail = 0; rail < link.peer->rails().count(); ++rail) {
     const auto since = link.peer->rails().unsettled(rail);
     if (since && now - *since >= kDarkFor) {
-      return part(link, "it does not put away its end of the queue pair of " +
-                            rails_[rail]->name() + " that broke");
+      return part(link, "it does not drain its end of the queue pair of " + rails_[rail]->name() +
+                            " that broke");
     }
   }
 }
@@ -167,7 +167,7 @@ void Control::check_dark(Link& link, Clock::time_point now) {
   part(link, "none of its rails works any more (" + causes + ")");
 }
 
-// For good, and tells the peer, which does the same.
+// Permanently. The peer is sent a message and does the same.
 void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence) {
   const auto reason = [sentence](Effect effect) {
     return Failure{.kind = Failure::Kind::verbs, .message = sentence, .code = ENODEV}.with_effect(

@@ -12,7 +12,7 @@ std::string place(const Address& address) {
   return "endpoint '" + address.name + "' at " + address.host + ":" + std::to_string(address.port);
 }
 
-// Why no connection came about, with the place that was tried.
+// The failure, with the address that was tried.
 Failure refused_by(const Address& address, Failure failure) {
   const std::string what = failure.code == ECONNREFUSED
                                ? errno_message("nothing listens there", failure.code) +

@@ -1,4 +1,4 @@
-// A connect() that is under way.
+// A connect() in progress.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@ namespace zerohop::engine {
 
 class Control;
 
-// Any thread. Who drops it before it is done dials no more.
+// Any thread. Dropping it before it is done stops dialling.
 class Dialling {
  public:
   Dialling(std::weak_ptr<Control> control, std::shared_ptr<Attempt> attempt)
@@ -23,19 +23,19 @@ class Dialling {
   Dialling& operator=(const Dialling&) = delete;
 
   bool done() const noexcept { return attempt_->done.is(); }
-  // As Done::on_set() and forget().
+  // See Done::on_set() and forget().
   Done::Id on_done(std::function<void()> callback) {
     return attempt_->done.on_set(std::move(callback));
   }
   void forget(Done::Id id) noexcept { attempt_->done.forget(id); }
-  // Once it is done. Throws what has prevented the connection.
+  // Once it is done. Throws the error that prevented the connection.
   std::shared_ptr<Peer> peer() const;
-  std::string late() const;  // what a wait says that has ended before
+  std::string late() const;  // message for a wait that timed out
 
  private:
   const std::weak_ptr<Control> control_;
   const std::shared_ptr<Attempt> attempt_;
-  const unsigned generation_ = fork_generation();  // the thread that dials is the parent's
+  const unsigned generation_ = fork_generation();  // the thread that dials belongs to the parent
 };
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// Who waits for a connection to which endpoint. Used by the progress thread only.
+// The calls of connect() that wait for each endpoint. Used by the progress thread only.
 #pragma once
 
 #include <chrono>
@@ -29,21 +29,21 @@ class Dials {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Returns whether it is the first for its endpoint: then that must be dialled.
+  // Returns whether it is the first for its endpoint, which must then be dialled.
   bool add(const std::shared_ptr<Attempt>& attempt);
-  // Returns whether it was the last for its endpoint: then nobody waits for that any more.
+  // Returns whether it was the last for its endpoint, so that no caller waits for it any more.
   bool remove(const std::shared_ptr<Attempt>& attempt);
   bool contains(const EndpointId& id) const { return dials_.contains(id); }
-  // Which dial of that endpoint somebody waits for; 0: nobody does. Once nobody has waited, the
-  // next call of connect() begins another dial.
+  // The number of the dial that callers wait for at that endpoint; 0: none waits. If none has
+  // waited for a time, the next connect() begins another dial.
   std::uint64_t number(const EndpointId& id) const;
 
-  // Gives everyone who waits for that endpoint the result. Returns whether anyone did.
+  // Gives the result to all callers that wait for that endpoint. Returns whether there were any.
   bool finish(const EndpointId& id, const std::shared_ptr<Peer>& peer,
               const std::optional<Failure>& error);
   void finish_all(const Failure& error);
 
-  // If anyone still waits for that endpoint then, it is among those due(), once.
+  // At `when`, due() returns the endpoint once if a caller still waits for it.
   void dial_again(const EndpointId& id, Clock::time_point when);
   std::vector<Address> due(Clock::time_point now);
 

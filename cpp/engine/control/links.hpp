@@ -13,13 +13,13 @@
 
 namespace zerohop::engine {
 
-// Progress thread only, but for looks().
+// Progress thread only, except for looks().
 class Links {
  public:
   void add(const std::shared_ptr<Link>& link) { by_fd_.emplace(link->channel->fd(), link); }
-  // From now on it is a connection to that Peer's endpoint.
+  // Makes it a connection to that Peer's endpoint.
   void meet(Link& link, std::shared_ptr<Peer> peer);
-  // Null: it has been removed.
+  // Null: already removed.
   std::shared_ptr<Link> remove(Link& link);
 
   bool contains(const Link& link) const { return at(link) != by_fd_.end(); }
@@ -27,10 +27,10 @@ class Links {
     const auto found = by_fd_.find(fd);
     return found == by_fd_.end() ? nullptr : found->second;
   }
-  std::size_t met() const noexcept { return by_endpoint_.size(); }  // those to a Peer
+  std::size_t met() const noexcept { return by_endpoint_.size(); }  // connections to a Peer
   std::size_t count(const EndpointId& id) const { return by_endpoint_.count(id); }
   Link* of(const Peer& peer);                                   // null: it is lost
-  std::vector<std::shared_ptr<Link>> to(const EndpointId& id);  // while two cross, two
+  std::vector<std::shared_ptr<Link>> to(const EndpointId& id);  // two while connections cross
 
   // Calls visit(Link&) for each. It may remove any of them, itself included.
   template <typename Visit>
@@ -43,7 +43,7 @@ class Links {
     }
   }
 
-  // How many were looked at so far.
+  // How many links have been looked at so far.
   std::uint64_t looks() const noexcept { return looks_.load(std::memory_order_relaxed); }
 
  private:

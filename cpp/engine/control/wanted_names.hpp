@@ -1,4 +1,4 @@
-// Names that peers have asked for, and that nothing is shared under yet.
+// Names that peers have looked up but nothing is shared under yet.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@ struct Link;
 // Progress thread only.
 class WantedNames {
  public:
-  static constexpr std::size_t kMost = 16384;  // of one link; one more takes the oldest's place
+  static constexpr std::size_t kMost = 16384;  // per link; a further one replaces the oldest
 
   struct Wish {
     Link* link;
     std::uint64_t request;
   };
   void add(Link& link, std::uint64_t request, const std::string& name);
-  std::vector<Wish> take(const std::string& name);  // who has asked for it, who no longer does
-  void forget(Link& link);                          // before it goes
+  std::vector<Wish> take(const std::string& name);  // removes and returns the wishes for it
+  void forget(Link& link);                          // call before the link is destroyed
 
   std::size_t size() const noexcept { return by_name_.size(); }
 
@@ -30,7 +30,7 @@ class WantedNames {
   using ByName = std::multimap<std::string, Wish>;
 
   ByName by_name_;
-  // By request, the oldest first: their numbers rise.
+  // By request number, which rises: the oldest first.
   std::unordered_map<Link*, std::map<std::uint64_t, ByName::iterator>> by_link_;
 };
 

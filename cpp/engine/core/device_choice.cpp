@@ -38,7 +38,7 @@ DeviceChoice first_that_serves(const rdma::PortWish& wish, const DevicePreferenc
       }
       cause = name + " " + device->obstacle();
     } catch (const VerbsError& error) {
-      cause = error.what();  // listed but not to be opened (a container without /dev/infiniband)
+      cause = error.what();  // listed but cannot be opened (a container without /dev/infiniband)
     }
     obstacles += (obstacles.empty() ? "" : "; ") + cause;
   }
@@ -107,12 +107,12 @@ std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::P
       throw std::invalid_argument("device '" + opened +
                                   "' is named twice: a rail needs a device of its own");
     }
-    // They would differ in route and speed, and the slow one would set the pace.
+    // Their routes and speeds would differ, and the slower one would set the pace.
     const std::string& first = chosen.front().device->name();
     if (opened.starts_with(softhca::kLoopbackDevice) !=
         first.starts_with(softhca::kLoopbackDevice)) {
       throw std::invalid_argument("'" + opened + "' and '" + first +
-                                  "' are no rails of one Endpoint: name adapters only, or only "
+                                  "' cannot be rails of one Endpoint: name adapters only, or only "
                                   "devices of the software HCA");
     }
   }

@@ -1,4 +1,4 @@
-// Which verbs devices an Endpoint uses, and the names of all that could be.
+// Which verbs devices an Endpoint uses, and the names of all devices available.
 #pragma once
 
 #include <memory>
@@ -10,11 +10,11 @@
 
 namespace zerohop::engine {
 
-// Adapters that libibverbs knows, then the software HCA on every interface.
+// The adapters of libibverbs, then the software HCA on every interface.
 std::vector<std::string> device_names();
 
-// Opens the named device whatever state it is in, as long as it has a GID. Throws VerbsError that
-// lists the names which exist, or says why libibverbs (`library`) is not there.
+// Opens the named device in any state, as long as it has a GID. Throws VerbsError that lists the
+// existing names, or says why libibverbs (`library`) is missing.
 std::shared_ptr<rdma::Device> open_device(
     const std::string& name, const rdma::PortWish& wish = {},
     const driver::VerbsLibrary& library = driver::libibverbs());
@@ -24,21 +24,21 @@ struct DeviceChoice {
   std::string reason;  // half a sentence: "it was asked for"
 };
 
-// Adapters to be tried before others where none is named, best first.
+// Adapters to try before others if no device is named, best first.
 struct DevicePreference {
   std::vector<std::string> names;
-  std::string reason;  // why one of them was chosen, as of DeviceChoice
+  std::string reason;  // why one of them was chosen, as in DeviceChoice
 };
 
-// The device called `name`; for an empty name the first adapter that can serve, else "soft0", and
-// why no adapter can. Throws VerbsError for a named device that cannot serve.
+// The device called `name`. For an empty name: the first adapter that can serve, else "soft0" with
+// the reason why no adapter can. Throws VerbsError for a named device that cannot serve.
 DeviceChoice choose_device(const std::string& name, const rdma::PortWish& wish,
                            const DevicePreference& preference = {},
                            const driver::VerbsLibrary& library = driver::libibverbs());
 
-// The devices of an Endpoint, one a rail: those named, with commas in between, or for an empty text
-// the one that choose_device() finds. Throws as that does, and std::invalid_argument for a device
-// named twice or too many.
+// The devices of an Endpoint, one per rail: those named, separated by commas; for an empty text the
+// one that choose_device() finds. Throws as choose_device() does, and std::invalid_argument for a
+// device named twice or too many devices.
 std::vector<DeviceChoice> choose_devices(const std::string& names, const rdma::PortWish& wish,
                                          const DevicePreference& preference = {});
 

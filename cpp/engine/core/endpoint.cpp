@@ -30,7 +30,7 @@ std::string default_name() {
   return std::string(host.data()) + ":" + std::to_string(::getpid());
 }
 
-// What all Peers of an Endpoint share; they pass their words on to its Control.
+// What all Peers of an Endpoint share; their messages go through its Control.
 std::shared_ptr<const Peer::Host> with_words_to(const std::weak_ptr<Control>& weak,
                                                 Peer::Host host) {
   host.tell = [weak](const std::shared_ptr<Peer>& peer, ControlMessage message) {
@@ -104,13 +104,13 @@ void Endpoint::open_rails() {
   sends_ = std::make_shared<SendPool>(rails_, options_.messages.nbytes);
 }
 
-// Without it everything works, over devices.
+// Optional: without it, all transfers go through devices.
 void Endpoint::open_neighbourhood() {
   if (!options_.p2p) {
     no_neighbourhood_ =
         options_.faults.any()
-            ? "this Endpoint has faults on purpose, with which p2p=0 is the default: p2p=1 has both"
-            : "this Endpoint has p2p=0 (or ZEROHOP_P2P=0), and not the default, 1";
+            ? "this Endpoint injects faults, for which p2p=0 is the default: set p2p=1 to have both"
+            : "this Endpoint has p2p=0 (or ZEROHOP_P2P=0) instead of the default, 1";
     return;
   }
   try {
@@ -157,7 +157,7 @@ Control::MakePeer Endpoint::peer_maker() const {
 
 Endpoint::~Endpoint() {
   if (of_parent()) {
-    // The thread and the locks it may hold belong to the parent: leave everything as it lies.
+    // The thread and the locks it may hold belong to the parent: leak everything.
     new std::shared_ptr<Control>(std::move(control_));
     new std::shared_ptr<CopyQueue>(std::move(copy_queue_));
     new std::shared_ptr<Stager>(std::move(stager_));
@@ -229,9 +229,10 @@ std::shared_ptr<Dialling> Endpoint::begin_dialling(std::span<const std::byte> by
   }
   if (auto peer = control_->find(address.id); peer && peer->alive()) {
     if (peer->secret && *peer->secret != address.secret) {
-      throw AuthenticationError("this address of endpoint '" + address.name +
-                                "' has another secret than the one it is connected by: ask for its "
-                                "true address");
+      throw AuthenticationError(
+          "this address of endpoint '" + address.name +
+          "' has a different secret from the one it is connected with: ask for its "
+          "true address");
     }
     const auto attempt = std::make_shared<Attempt>(address);
     attempt->peer = std::move(peer);
@@ -239,14 +240,14 @@ std::shared_ptr<Dialling> Endpoint::begin_dialling(std::span<const std::byte> by
     return std::make_shared<Dialling>(control_, attempt);
   }
   auto dialling = std::make_shared<Dialling>(control_, control_->connect(address));
-  check_open();  // behind connect(): close() ends all that was begun before it
+  check_open();  // after connect(): close() ends everything that began before it
   return dialling;
 }
 
 std::shared_ptr<Peer> Endpoint::connect(std::span<const std::byte> bytes,
                                         const Deadline& deadline) {
   const Entered entered = enter();
-  // Whatever ends the wait, a timeout or Ctrl-C, nobody dials on for a caller who is gone.
+  // If a timeout or Ctrl-C ends the wait, dialling stops too.
   const auto dialling = begin_dialling(bytes);
   if (!services_.poller->wait([&] { return dialling->done() || closed(); }, deadline)) {
     throw TransferTimeout(dialling->late());
@@ -277,7 +278,7 @@ AsyncWaits::Begun Endpoint::await_peer(AsyncWaits::Tell tell) {
   const Entered entered = enter();
   AsyncWaits& waits = *services_.poller->waits();
   const auto begun = waits.await_peer(std::move(tell));
-  // Behind it, as this may have come before.
+  // After the registration, as these may have happened before it.
   if (all_gone(rails_)) waits.tell_all();
   if (control_->has_accepted()) waits.tell_peers();
   return begun;
@@ -289,9 +290,9 @@ AsyncWaits::Begun Endpoint::await_slots(std::uint32_t first, std::uint32_t count
   check_slots(first, count);
   AsyncWaits& waits = *services_.poller->waits();
   const auto begun = waits.await_slots(first, count, std::move(tell));
-  if (all_gone(rails_) || control_->lonely()) waits.tell_slots();  // likewise
+  if (all_gone(rails_) || control_->lonely()) waits.tell_slots();  // see await_peer()
   const BoardPages& pages = services_.board->pages();
-  if (pages.kernels.load() != 0 || pages.writers.load() != 0) control_->look();  // they ring nobody
+  if (pages.kernels.load() != 0 || pages.writers.load() != 0) control_->look();  // they wake no one
   return begun;
 }
 
@@ -317,7 +318,7 @@ void Endpoint::close(const Deadline& deadline) {
     if (!services_.poller->wait(all_idle, deadline)) {
       for (const auto& peer : peers) peer->give_up();
     }
-  } catch (...) {  // Ctrl-C ends the wait, not the closing
+  } catch (...) {  // Ctrl-C ends the wait, but the Endpoint still closes
     stop();
     throw;
   }
@@ -326,15 +327,15 @@ void Endpoint::close(const Deadline& deadline) {
 
 void Endpoint::stop() {
   streams_->give_up();
-  services_.board->pages().lonely.store(1);  // kernels need not wait any longer
+  services_.board->pages().lonely.store(1);  // kernels stop waiting
   control_->stop();
   if (!drivers_->stop(Deadline::after(Deadline::Seconds(2)))) {
-    report("a call of a driver does not end: what it uses is left to it");
+    report("a driver call does not return: it keeps the resources that it uses");
   }
   services_.poller->finish_sources(Deadline::after(shm::kLongestCopy));
   expiry_.stop();
   checker_->stop();
-  stager_->stop();  // every Peer is lost: what it had to do ends
+  stager_->stop();  // every Peer is lost, so its remaining work ends
   if (copy_queue_) copy_queue_->stop();
   if (neighbourhood_) neighbourhood_->exposures()->close();
   services_.poller->waits()->tell_all();
@@ -347,7 +348,7 @@ void Endpoint::release() noexcept {
   stager_.reset();
   checker_.reset();
   registrations_.reset();
-  live_regions_->end();  // whatever arrays the program keeps, the devices are let go of
+  live_regions_->end();  // releases the devices, even if the program keeps arrays
   {
     const std::lock_guard lock(gpu_mutex_);
     gpu_registrations_ = {};

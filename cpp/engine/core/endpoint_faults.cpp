@@ -1,4 +1,4 @@
-// Faults on purpose: passed on to the devices of an Endpoint, all of which are soft then.
+// Injected faults: passed on to the devices of an Endpoint, which must all be soft.
 #include <algorithm>
 #include <mutex>
 #include <stdexcept>
@@ -25,7 +25,7 @@ void Endpoint::put_faults(const softhca::Faults& faults) {
   const std::lock_guard lock(faults_mutex_);
   for (const auto& rail : rails_) {
     softhca::Faults own = faults;
-    own.seed += rail->index();  // else the same requests would fail on all rails
+    own.seed += rail->index();  // otherwise the same requests would fail on all rails
     softhca::set_faults(rail->device().context(), own);
   }
   faults_ = faults;

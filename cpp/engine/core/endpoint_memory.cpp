@@ -1,4 +1,4 @@
-// The memory of an Endpoint: registered, made, shared by name.
+// The memory of an Endpoint: registering, allocating, sharing by name.
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -50,8 +50,8 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
                  .registration = nullptr});
 }
 
-// Where memory lies, as EndpointOptions::nearest has it; empty if that tells nothing of it. Asked
-// once it is registered: then it has its pages.
+// The place of memory, as a key of EndpointOptions::nearest; empty if unknown. Call it after
+// registration, which gives the memory its pages.
 std::string Endpoint::place_of(const Layout& layout, const std::string& device) const {
   std::string place = device;
   if (device == "cpu") {
@@ -185,7 +185,7 @@ Grant Endpoint::grant(const Memory& memory, const GrantOptions& options) {
                                           .demand = memory.demand()});
   pinned->grants.add(granted.weak());
   Grant grant(granted, options);
-  if (memory.closed()) grant.revoke();  // meanwhile: its close() may have come too early for this
+  if (memory.closed()) grant.revoke();  // its close() may have run before this grant was made
   (void)grant.remote();
   if (grant.due()) expiry_.at(grant.due()->at(), granted.weak());
   return grant;

@@ -1,4 +1,4 @@
-// The notification board of an Endpoint, as the CPU uses it.
+// The notification board of an Endpoint: access by the CPU.
 #include <cerrno>
 #include <chrono>
 
@@ -11,12 +11,13 @@
 namespace zerohop::engine {
 namespace {
 
-// So many are looked at every time: GPUs put values without counting them.
+// This many slots are scanned every time, because GPUs put values without counting them.
 constexpr std::uint32_t kFewSlots = 64;
-// More than those now and then, too: that a GPU's value was put may be told before it is seen.
+// Larger ranges are scanned at intervals, too: the wake-up for a GPU's value may come before the
+// value is visible.
 constexpr std::chrono::milliseconds kScanAgain{10};
 
-// A look that finds nothing is not recorded: there may be any number of them.
+// Scans that find nothing are not recorded: there may be any number of them.
 void record_taken(const trace::Entry::Told& told, std::uint32_t slot, std::uint32_t value) {
   trace::Entry record;
   record.begin(told);
@@ -35,13 +36,13 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
   }
   const std::uint64_t begin = trace::records() ? trace::recording_clock() : 0;
   Board& board = *services_.board;
-  std::uint64_t scanned = board.puts() - 1;  // differs: the first look always scans
+  std::uint64_t scanned = board.puts() - 1;  // differs, so that the first look always scans
   Deadline::Clock::time_point scan_again{};
   std::optional<Notified> notified;
   services_.poller->wait(
       [&] {
         const std::uint64_t puts = board.puts();
-        const bool many = count > kFewSlots;  // else no look at the clock, either
+        const bool many = count > kFewSlots;  // otherwise the clock is not read either
         if (!many || puts != scanned || Deadline::Clock::now() >= scan_again) {
           notified = board.find(first, count, reset);
           if (many) scan_again = Deadline::Clock::now() + kScanAgain;
@@ -60,13 +61,13 @@ Endpoint::Notified Endpoint::wait_notify(std::uint32_t first, std::uint32_t coun
 
 void Endpoint::wait_notifies(std::uint32_t first, std::uint32_t count, std::vector<Notified>& taken,
                              const Deadline& deadline) {
-  std::shared_ptr<Board> board;  // stays, should the Endpoint be closed meanwhile
+  std::shared_ptr<Board> board;  // kept alive if the Endpoint is closed meanwhile
   {
     const Entered entered = enter();
     board = services_.board;
   }
   taken.clear();
-  taken.reserve(count);  // what is taken must not get lost for want of memory
+  taken.reserve(count);  // so that no taken value is lost for want of memory
   taken.push_back(wait_notify(first, count, true, deadline));
   const std::uint32_t end = first + count;
   for (std::uint32_t next = taken.back().first + 1; next < end; next = taken.back().first + 1) {
@@ -86,7 +87,7 @@ std::optional<Endpoint::Notified> Endpoint::find_notify(std::uint32_t first, std
 
 std::optional<Endpoint::Notified> Endpoint::take_notify(std::uint32_t first, std::uint32_t count,
                                                         bool reset, std::uint64_t begin) {
-  const auto loss = control_->lonely();  // first: what came before that is still delivered
+  const auto loss = control_->lonely();  // read first: what came before the loss is still delivered
   const auto notified = services_.board->find(first, count, reset);
   if (notified) {
     record_taken({.what = "wait_notify", .begin = begin}, notified->first, notified->second);

@@ -5,7 +5,7 @@
 namespace zerohop::engine {
 namespace {
 
-// As the keyword counts.
+// Numbered as in the Python keyword.
 std::int64_t number_of(RelaxedOrdering ordering) noexcept {
   switch (ordering) {
     case RelaxedOrdering::off: return 0;

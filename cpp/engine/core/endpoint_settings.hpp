@@ -1,4 +1,4 @@
-// The knobs of an Endpoint that belong to no queue pair, to be shown with a route.
+// The settings of an Endpoint that belong to no queue pair, shown with a route.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace zerohop::engine {
 
-// host: on which the Endpoint listens.
+// host: the address on which the Endpoint listens.
 Settings settings_of(const EndpointOptions& options, const std::string& host);
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// What streams and kernels of the program wait for.
+// Waits of the program's streams and kernels.
 #include "base/error.hpp"
 #include "engine/core/endpoint.hpp"
 #include "engine/memory/cuda_table.hpp"
@@ -25,7 +25,7 @@ std::shared_ptr<Transfer> Endpoint::wait_notify_on(driver::CudaStream stream, st
                                                    bool reset, std::optional<double> timeout) {
   const Entered entered = enter();
   check_slots(slot, 1);
-  (void)deadline(timeout);  // refuses what is no number of seconds
+  (void)deadline(timeout);  // throws unless it is a number of seconds
   return streams_->waits()->notification(streams_->find(stream, timeout), slot, reset);
 }
 
@@ -41,7 +41,7 @@ std::shared_ptr<Transfer> Endpoint::wait_transfer_on(driver::CudaStream stream,
                                                      const std::shared_ptr<Transfer>& transfer,
                                                      std::optional<double> timeout) {
   const Entered entered = enter();
-  (void)deadline(timeout);  // refuses what is no number of seconds
+  (void)deadline(timeout);  // throws unless it is a number of seconds
   return streams_->waits()->transfer(streams_->find(stream, timeout), transfer);
 }
 

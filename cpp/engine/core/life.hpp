@@ -1,4 +1,4 @@
-// The life of an object whose calls may still be under way when it ends.
+// The life of an object that may end while calls still use it.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace zerohop::engine {
 
-// Any thread. What the object holds is released once, when nobody is inside: by end() itself, or
+// Any thread. The object's resources are released once, when no call is inside: by end() itself, or
 // by the last call to leave.
 class Life {
  public:
@@ -20,7 +20,7 @@ class Life {
   Life(const Life&) = delete;
   Life& operator=(const Life&) = delete;
 
-  // A call that uses what is released.
+  // A call that uses these resources.
   class Inside {
    public:
     explicit Inside(Life& life) : life_(life) { life_.mutex_.lock_shared(); }
@@ -35,9 +35,9 @@ class Life {
     Life& life_;
   };
 
-  // Whoever is inside has been told to leave, and is waited for so long; who takes longer (a driver
-  // that registers memory, a call that this very thread has interrupted with a signal handler that
-  // closes) does the releasing when it leaves.
+  // The caller has asked the calls inside to leave; end() waits `patience` for them. A call that
+  // takes longer releases the resources when it leaves: a driver that registers memory, or a call
+  // of this very thread that was interrupted by a signal handler that closes.
   void end(std::chrono::milliseconds patience) noexcept {
     ended_.store(true);
     release_if_last(patience);
@@ -51,7 +51,7 @@ class Life {
   }
 
   const std::function<void()> release_;
-  SharedMutex<Rank::endpoint_life> mutex_;  // shared by calls, exclusive to the release
+  SharedMutex<Rank::endpoint_life> mutex_;  // shared by calls, exclusive for the release
   std::atomic<bool> ended_{false};
   bool released_ = false;  // guarded by the mutex
 };

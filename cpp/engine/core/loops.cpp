@@ -37,8 +37,8 @@ void check_in_time(const Deadline& deadline) {
 // Never 0, and different in consecutive rounds.
 std::uint8_t mark_of(std::uint64_t round) { return static_cast<std::uint8_t>(1 + round % 255); }
 
-// The byte that is placed last: adapters write in the order of addresses, as all who poll for it
-// assume.
+// The byte that is written last: adapters write in address order, an assumption that all programs
+// that poll memory make.
 std::uint8_t& last_byte(const Memory& memory) {
   const Layout& layout = memory.layout();
   if (!memory.on_host() || !layout.is_contiguous() || layout.nbytes() == 0) {
@@ -49,9 +49,9 @@ std::uint8_t& last_byte(const Memory& memory) {
 
 void poll_for(std::uint8_t& byte, std::uint8_t mark, const Deadline& deadline) {
   const std::atomic_ref<std::uint8_t> landing(byte);
-  constexpr int kLooks = 4096;  // between two looks at the clock
+  constexpr int kLooks = 4096;  // between two reads of the clock
   SpinWait wait;
-  // acquire: what a later round reads of the ball is not older than its mark
+  // acquire: later reads of the ball see data at least as new as its mark
   for (int left = kLooks; landing.load(std::memory_order_acquire) != mark; --left) {
     wait.pause();
     if (left > 0) continue;
@@ -135,7 +135,7 @@ void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Dead
     ball = mark;
     const std::shared_ptr<Transfer> serve = side.peer.write({&pair, 1}, {});
     if (side.first) poll_for(landing, mark, deadline);
-    finish(serve, deadline);  // the ball is changed next
+    finish(serve, deadline);  // the ball changes next
     half = seconds_since(begin) / 2;
   }
   landing = 0;

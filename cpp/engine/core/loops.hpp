@@ -1,5 +1,4 @@
-// The loops of the benchmark over an Endpoint and a Peer, in C++: what zerohop costs without
-// Python.
+// The benchmark loops over an Endpoint and a Peer in C++: the cost of zerohop without Python.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +8,8 @@
 
 namespace zerohop::engine {
 
-// One side of a ping-pong by write + notify. The ball lies in `source` here and in `target` there.
+// One side of a ping-pong by write + notify. The ball lies in `source` here and in the peer's
+// `target`.
 struct PingPong {
   Endpoint& endpoint;
   Peer& peer;
@@ -19,26 +19,26 @@ struct PingPong {
   bool first;          // exactly one side serves
 };
 
-// As many rounds as `seconds` has elements, which receive half of each round trip. Round n carries
-// the value n; an answer with another one throws ProtocolError. All of these loops throw
-// TransferTimeout at the deadline, and what ended a transfer.
+// Runs one round per element of `seconds`, which receives half of each round trip. Round n carries
+// the value n; a different value throws ProtocolError. All of these loops throw TransferTimeout at
+// the deadline, and the errors of their transfers.
 void ping_pong(const PingPong& side, std::span<double> seconds, const Deadline& deadline);
 
-// One side of a ping-pong by writes alone, as perftest's ib_write_lat plays it: nothing announces
-// the ball, whose last byte is polled where it lands.
+// One side of a ping-pong by writes alone, as in perftest's ib_write_lat: the receiver polls the
+// last byte of the ball in memory.
 struct MemoryPingPong {
   Peer& peer;
   const Memory& source;        // on the host and contiguous, as the inbox is
   const RemoteMemory& target;  // the peer's inbox
-  const Memory& inbox;         // as long; its last byte is 0 before either side starts, and after
+  const Memory& inbox;  // of the same size; its last byte is 0 before either side starts, and after
   bool first;
 };
 
-// As the other one, but that the rounds are told by the last byte of the ball. Throws
-// std::invalid_argument for memory that a CPU cannot poll.
+// Like the other one, but the last byte of the ball carries the round. Throws std::invalid_argument
+// for memory that a CPU cannot poll.
 void ping_pong(const MemoryPingPong& side, std::span<double> seconds, const Deadline& deadline);
 
-// One side of a ping-pong by send and receive: the ball is sent from `source`, taken into `inbox`.
+// One side of a ping-pong by send and receive: sent from `source`, received into `inbox`.
 struct MessagePingPong {
   Peer& peer;
   const Memory& source;
@@ -56,7 +56,7 @@ struct Stream {
   StreamOperation operation;
 };
 
-// How many transfers are posted in all, and how many are under way at most.
+// How many transfers to post in all, and how many may be outstanding at once.
 struct Pace {
   std::uint64_t times;
   std::uint64_t window;
@@ -67,17 +67,17 @@ double stream(const Stream& what, const Pace& pace, const Deadline& deadline);
 double stream_many(Peer& peer, std::span<const Peer::Pair> pairs, const Pace& pace,
                    const Deadline& deadline);
 
-// Seconds that posting one write takes: each element is the mean of a batch of `posts`, the wait
-// for their completion not counted.
+// Seconds to post one write: each element is the mean over a batch of `posts`, excluding the wait
+// for their completion.
 void post_costs(Peer& peer, const Memory& source, const RemoteMemory& target, std::uint32_t posts,
                 std::span<double> seconds, const Deadline& deadline);
 
-// The same of notifications alone, put into `slot` of the peer's board.
+// The same for notifications alone, put into `slot` of the peer's board.
 void notify_costs(Peer& peer, std::uint32_t slot, std::uint32_t posts, std::span<double> seconds,
                   const Deadline& deadline);
 
-// Seconds that a wait takes for a notification that is there already: each element is the mean over
-// slots [first, first + count) of the own board.
+// Seconds that a wait takes for a notification that has already arrived: each element is the mean
+// over slots [first, first + count) of the own board.
 void wait_costs(Endpoint& endpoint, std::uint32_t first, std::uint32_t count,
                 std::span<double> seconds, const Deadline& deadline);
 

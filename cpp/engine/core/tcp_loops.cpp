@@ -14,7 +14,7 @@ namespace {
 
 using Clock = Deadline::Clock;
 
-// Whether the socket would have blocked; anything else that went wrong is the end.
+// Whether the socket would have blocked. Throws on any other error.
 bool would_block(ssize_t result) {
   if (result > 0) return false;
   if (result == 0) throw PeerLost("the other side closed the TCP connection of the benchmark");
@@ -22,8 +22,8 @@ bool would_block(ssize_t result) {
   throw PeerLost(errno_message("the TCP connection of the benchmark broke", errno), errno);
 }
 
-// Repeats `attempt`, a non-blocking call that returns a count, until it gets something done,
-// polling for `spin` as Poller::wait() does, and sleeping from then on.
+// Repeats `attempt`, a non-blocking call that returns a count, until it makes progress: polls for
+// `spin` as Poller::wait() does, then sleeps.
 template <typename Attempt, typename Sleep>
 std::size_t persist(Attempt attempt, std::chrono::microseconds spin, Sleep sleep) {
   for (SpinWait wait(spin);;) {

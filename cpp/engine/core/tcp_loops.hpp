@@ -21,7 +21,7 @@ class TcpLoops {
   void ping_pong(std::span<std::byte> buffer, std::span<double> seconds, bool first,
                  const Deadline& deadline) const;
 
-  // Sends `buffer` `times` over and returns when the receiver, in stream_in, has all of it.
+  // Sends `buffer` `times` times and returns when the receiver, in stream_in, has all of it.
   void stream_out(std::span<const std::byte> buffer, std::size_t times,
                   const Deadline& deadline) const;
   void stream_in(std::span<std::byte> buffer, std::size_t times, const Deadline& deadline) const;

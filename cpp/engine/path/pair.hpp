@@ -1,4 +1,4 @@
-// What one call moves: arrays of this end, each with one of the peer's.
+// The arrays that one call moves: each of this end with one of the peer's.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -28,7 +28,7 @@ inline bool touch_gpus(std::span<const Pair> pairs) {
       pairs, [](const Pair& pair) { return !pair.first->on_host() || !pair.second->on_host(); });
 }
 
-// Of two arrays that are one range each. nbytes is 0 where they are not, or are empty.
+// For two arrays that are one range each; otherwise, or if empty, nbytes is 0.
 inline Run single_run(const Pair& pair) {
   const Layout& local = pair.first->layout();
   const Layout& remote = pair.second->layout;
@@ -36,7 +36,7 @@ inline Run single_run(const Pair& pair) {
   return {local.address, remote.address, local.nbytes()};
 }
 
-// To be called before others can end the transfer.
+// Call it before others can end the transfer.
 inline void count_begin(Transfer& transfer, ibv_wr_opcode opcode, bool data, bool notifies,
                         const std::string& peer) noexcept {
   if (notifies) RouteStats::add(transfer.route().stats->notifications, 1);

@@ -65,7 +65,7 @@ void PeerState::check_ends(const Pair& pair) const {
   if (!same_id(local.endpoint(), own_)) {
     throw RegistrationError(
         "this memory is registered with another Endpoint: register it with the "
-        "one whose Peer is to move it");
+        "one whose Peer moves it");
   }
   if (!same_id(remote.endpoint, identity_.id)) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +

@@ -1,4 +1,4 @@
-// The other end of a connection as its paths know it: who it is, and whether it is there.
+// The other end of a connection as its paths see it: its identity, and whether it is alive.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@
 
 namespace zerohop::engine {
 
-// Any thread, unless it says otherwise.
+// Any thread, unless noted.
 class PeerState {
  public:
   struct Identity {
@@ -23,7 +23,7 @@ class PeerState {
     std::string host_name;
     std::uint32_t pid = 0;
   };
-  // own: this end. default_timeout: seconds, of a call that names none.
+  // own: this end. default_timeout: seconds, for calls without one.
   PeerState(Identity identity, const EndpointId& own, double default_timeout);
 
   const Identity& identity() const noexcept { return identity_; }
@@ -35,10 +35,10 @@ class PeerState {
   bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
   bool is_lost() const noexcept { return state_.load(std::memory_order_acquire) == State::lost; }
   void become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
-  bool lose(const std::string& reason);  // false: it was lost before
-  std::string why_lost() const;          // empty while it is not
+  bool lose(const std::string& reason);  // false: already lost
+  std::string why_lost() const;          // empty while it is alive
   std::string lost_text() const;         // the same as a sentence
-  Failure lost(Effect effect) const;     // ... and as what becomes of transfers
+  Failure lost(Effect effect) const;     // ... and as the failure of transfers
 
   // Whether this process is a child of the one that connected.
   bool forked() const noexcept;
@@ -46,8 +46,8 @@ class PeerState {
   void check_alive() const;    // ... and PeerLost
   [[noreturn]] void throw_lost(Effect effect) const;
 
-  // Whether both are of the two Endpoints that the connection joins; allow what is wanted; have the
-  // same shape, too. Throw RegistrationError, std::invalid_argument.
+  // Check that both arrays belong to the two Endpoints of the connection, that they allow the
+  // access, and have the same shape. Throw RegistrationError, std::invalid_argument.
   void check_ends(const Pair& pair) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check(const Pair& pair, RemoteAccess needed) const;

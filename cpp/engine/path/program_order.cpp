@@ -11,7 +11,7 @@
 namespace zerohop::engine {
 namespace {
 
-// The peer may be waiting in just such a call: neither would ever notify the other.
+// The peer may wait in the same kind of call: neither would ever notify the other.
 void check_awaits_nothing(ProgramStreams& streams, driver::CudaStream stream) {
   const auto slot = streams.awaited(stream);
   if (!slot) return;
@@ -27,13 +27,13 @@ void check_awaits_nothing(ProgramStreams& streams, driver::CudaStream stream) {
 void wait_for_program(const Memory& memory, const Deadline& deadline) {
   if (memory.on_host() || memory.layout().count() == 0) return;
   if (gpu::wait_default_stream(*memory.pinned()->device, deadline)) return;
-  throw TransferTimeout("what the default stream of " + memory.device() +
-                        " was given did not end in time, so nothing was transferred: give a "
+  throw TransferTimeout("earlier work in the default stream of " + memory.device() +
+                        " did not end in time, so nothing was transferred: give a "
                         "longer timeout");
 }
 
 void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline) {
-  const Memory* last = nullptr;  // those of one GPU in a row wait once
+  const Memory* last = nullptr;  // consecutive arrays of one GPU wait once
   for (const auto& [local, remote] : pairs) {
     if (last != nullptr && last->device() == local->device()) continue;
     wait_for_program(*local, deadline);
@@ -46,7 +46,7 @@ void CallStream::wait(const TransferOptions& options, const Deadline& deadline) 
   if (options.compared) check_awaits_nothing(*streams_, *options.stream);
   if (gpu::wait_user_stream(cuda_for_stream(cuda_), *options.stream, deadline)) return;
   throw TransferTimeout(
-      "what the stream was given before did not end in time, so nothing was transferred: give a "
+      "earlier work in the stream did not end in time, so nothing was transferred: give a "
       "longer timeout");
 }
 

@@ -1,5 +1,5 @@
-// Waiting for what the program has given its GPUs before: neither an adapter nor a CPU that copies
-// knows of streams. All throw TransferTimeout; then nothing was transferred.
+// Waiting for earlier GPU work of the program, because adapters and CPU copies do not follow
+// streams. All throw TransferTimeout; then nothing was transferred.
 #pragma once
 
 #include <memory>
@@ -14,19 +14,18 @@ namespace zerohop::engine {
 
 class ProgramStreams;
 
-// The default stream of the memory's GPU, be it the source's content or the last use of the
-// destination.
+// The default stream of the memory's GPU, whether it fills a source or still uses a destination.
 void wait_for_program(const Memory& memory, const Deadline& deadline);
 void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline);
 
 // The stream= of one Endpoint's calls.
 class CallStream {
  public:
-  // cuda: null: libcuda's, loaded when it is needed.
+  // cuda: null: libcuda's, loaded when needed.
   CallStream(std::shared_ptr<ProgramStreams> streams, std::shared_ptr<const driver::Cuda> cuda)
       : streams_(std::move(streams)), cuda_(std::move(cuda)) {}
 
-  // Throws RouteUnavailable, too, where the stream waits for a notification itself.
+  // Also throws RouteUnavailable if the stream itself waits for a notification.
   void wait(const TransferOptions& options, const Deadline& deadline) const;
   ProgramStreams& streams() const noexcept { return *streams_; }
   const std::shared_ptr<const driver::Cuda>& cuda() const noexcept { return cuda_; }

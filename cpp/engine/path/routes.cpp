@@ -7,7 +7,7 @@
 namespace zerohop::engine {
 namespace {
 
-// Not std::has_single_bit: it calls a function where the compiler may not use POPCNT.
+// Not std::has_single_bit, which is a function call if the compiler may not use POPCNT.
 bool is_single(RailMask mask) { return (mask & (mask - 1)) == 0; }
 
 // "rxe0, rxe1 and rxe2", "rxe0,rxe1,rxe2"
@@ -24,7 +24,7 @@ std::string list_names(const Rails& rails, RailMask mask, const char* comma,
   return text;
 }
 
-// That a Route says: software has no GPUDirect.
+// The kind as a Route names it: software has no GPUDirect.
 const char* name_of(Routes::Kind kind, const Rail& rail) {
   if (kind == Routes::Kind::host) return "host";
   return kind == Routes::Kind::gpu && !rail.software() ? "gpudirect" : "staged";
@@ -35,7 +35,7 @@ const char* name_of(Routes::Kind kind, const Rail& rail) {
 Routes::Routes(const Rails& rails, std::shared_ptr<RouteBook> book)
     : rails_(rails), book_(std::move(book)) {
   for (const auto& rail : rails_) {
-    // Counted from the beginning, though only host memory is sure to be moved.
+    // Counters exist from the start for all kinds, even if only host memory is ever moved.
     for (const Kind kind : {Kind::gpu, Kind::staged}) book_->of(name_of(kind, *rail), rail->name());
     host_.push_back(make(Kind::host, RailMask{1} << rail->index()));
   }
@@ -71,8 +71,8 @@ Routes::RoutePtr Routes::make(Kind kind, RailMask mask) const {
         names + act + self + names + serve;
   } else if (first.software()) {
     route.reason = names + (one ? " is software and copies" : " are software and copy") +
-                   " GPU memory through pinned chunks of the host, as no RDMA adapter is there "
-                   "that could reach it (GPUDirect); " +
+                   " GPU memory through pinned chunks of the host, as there is no RDMA adapter "
+                   "that can reach it (GPUDirect); " +
                    (one ? "it" : "they") + serve;
   } else {
     route.reason = names + act + " GPU memory" + self + (one ? "it" : "they") + serve;

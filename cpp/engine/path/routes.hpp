@@ -14,14 +14,14 @@ namespace zerohop::engine {
 
 class Routes {
  public:
-  // gpu: gpudirect, or staged by the software HCA itself; staged: by both Endpoints.
+  // gpu: gpudirect, or copied by the software HCA; staged: copied by both Endpoints.
   enum class Kind { host, gpu, staged };
   using RoutePtr = std::shared_ptr<const Route>;
 
   Routes(const Rails& rails, std::shared_ptr<RouteBook> book);
 
-  // Over these rails, of which there is at least one. Between host memories over a single one it
-  // neither allocates nor locks.
+  // Over at least one rail. Between host memories over a single rail it neither allocates nor
+  // locks.
   RoutePtr over(Kind kind, RailMask mask) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a call that transfers may say besides what is transferred.
+// The options of a transfer.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,25 @@ inline Message notify_message(const Notification& notification) {
   return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
 }
 
-// Where a device has much to do: whether to wait until it has not. The work is accepted all the
-// same.
+// On a busy device: whether to wait for room. The work is accepted in either case.
 enum class Room { wait, take };
 
 struct TransferOptions {
-  std::optional<Notification> notify;             // put behind the data
+  std::optional<Notification> notify;             // put after the data
   std::string require;                            // the only kind of route allowed; empty: any
-  std::optional<double> timeout;                  // seconds a full queue may hold the caller up
-  std::optional<driver::CudaStream> stream = {};  // the transfer begins behind what it was given
-  // Issued for a running kernel, which may occupy the GPU without end: devices move what it has
-  // made ready, and the call waits for no stream.
+  std::optional<double> timeout;                  // seconds that a full queue may block the caller
+  std::optional<driver::CudaStream> stream = {};  // the transfer begins after its earlier work
+  // Issued for a running kernel, which may occupy the GPU indefinitely: devices move the data it
+  // has prepared, and the call waits for no stream.
   bool for_kernel = false;
-  // A write is done only when its bytes are visible at the peer, not when an adapter has them.
+  // A write is done only once its bytes are visible at the peer, not already at its adapter.
   bool visible = false;
-  Room room = Room::wait;  // take: a thread asks that others wait for
-  // It is compared once it is moved: where the call would wait for a stream that waits for a
-  // notification itself, it is refused.
+  Room room = Room::wait;  // take: the call runs on a thread that others wait for
+  // The data is compared after the move. The call is refused if it would wait for a stream that
+  // itself waits for a notification.
   bool compared = false;
-  bool in_turn = false;  // all that it is to follow is done: no other copy is waited for
-  // Only if it is of a few bytes, and the call waits for nothing: else null.
+  bool in_turn = false;  // all earlier work is done: wait for no other copy
+  // Only a transfer of a few bytes for which the call need not wait; otherwise null.
   bool briefly = false;
 
   bool may_be_p2p() const { return !for_kernel && (require.empty() || require == "p2p"); }

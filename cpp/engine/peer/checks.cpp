@@ -14,13 +14,12 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr int kMostAskedSums = 64;  // questions of a peer under way: more than a correct one asks
-// In the life of a connection. A correct peer is refused what is closed while it writes to it,
-// which is a mistake of the programs. One that guesses keys has so many guesses, and those under
-// way.
+constexpr int kMostAskedSums = 64;  // outstanding requests of a peer: more than a correct one sends
+// Per connection. A correct peer is refused only for memory closed while it writes to it, a mistake
+// of the programs. A peer that guesses keys gets this many guesses plus the outstanding ones.
 constexpr int kMostRefusedSums = 64;
 
-// Before anything moves. The peer's build is taken to be as this one.
+// Before any data moves. Assumes that the peer runs the same build.
 void check_summable(const Memory& local, const RemoteMemory& remote) {
   if (!local.on_host()) Checksums::check(local.layout(), kMostSummedAtOnce);
   if (remote.device != "cpu") Checksums::check(remote.layout, kMostSummedAtOnce);
@@ -71,7 +70,7 @@ void Checks::on_sum_up(const SumUp& asked) {
 }
 
 void Checks::on_summed_up(const SummedUp& answer) {
-  if (!line_) throw ProtocolError("it tells checksums that nobody asked for");
+  if (!line_) throw ProtocolError("it sent checksums that were not requested");
   line_->on_answer(answer);
 }
 
@@ -80,8 +79,9 @@ Transferring Checks::notify_behind(const TransferOptions& options,
   return line_->put({.notify = notifier(options)}, std::move(route));
 }
 
-// A GPU's copy takes its turn in the stream, which then stands until all is compared: what it is
-// given later may change the arrays. On the other routes the call waits for the stream.
+// A GPU's copy takes its turn in the stream, which then stops until all data is compared, because
+// later work of the stream may change the arrays. On the other routes the call waits for the
+// stream.
 Transferring Checks::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                     const TransferOptions& options, bool by_gpu,
                                     const Mover& move) {
@@ -97,7 +97,7 @@ Transferring Checks::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> 
     moving.stream.reset();
   }
   const Transferring moved = move(moving);
-  const bool in_stream = hold && moved->mark();  // else it went by another route
+  const bool in_stream = hold && moved->mark();  // otherwise it took another route
   CheckLine::Call call{.verb = opcode == IBV_WR_RDMA_WRITE ? "write" : "read",
                        .moved = moved,
                        .pairs = {},

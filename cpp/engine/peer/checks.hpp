@@ -1,5 +1,5 @@
-// Transfers of a Peer that are checked end to end (integrity=1), and what the peer asks for its
-// own.
+// Transfers of a Peer that are checked end to end (integrity=1), and the checksum requests of the
+// peer for its own.
 #pragma once
 
 #include <atomic>
@@ -24,27 +24,28 @@ class Checks : public std::enable_shared_from_this<Checks> {
     std::shared_ptr<Checker> checker;
     std::shared_ptr<CallStream> streams;
     std::function<void(ControlMessage)> tell;
-    // Puts a notification into the peer's board, behind all that is done.
+    // Puts a notification into the peer's board, after everything before it is done.
     std::function<Transferring(const TransferOptions&)> notify;
   };
   explicit Checks(Services services) : s_(std::move(services)) {}
 
-  // From here on transfers are checked: before the Peer is alive.
+  // Checks transfers from here on. Call it before the Peer is alive.
   void begin();
   void end();  // the Peer is lost
   bool on() const noexcept { return line_ != nullptr; }
   bool pending() const { return line_ && line_->pending(); }
 
-  // The transfer is what `move` begins, compared. by_gpu: a GPU may copy, in the turn of its
-  // stream.
+  // Runs `move` and compares its data; returns the checked transfer. by_gpu: a GPU may copy, in
+  // stream order.
   using Mover = std::function<Transferring(const TransferOptions&)>;
   Transferring move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                               const TransferOptions& options, bool by_gpu, const Mover& move);
-  // A notification behind what is still compared.
+  // A notification after all transfers still being compared.
   Transferring notify_behind(const TransferOptions& options, std::shared_ptr<const Route> route);
 
   // --- for the progress thread ---
-  // Throws ProtocolError: it asks for too much at once, or too often for what is not its own.
+  // Throws ProtocolError if the peer sends too many requests at once, or too many for memory that
+  // is not its own.
   void on_sum_up(const SumUp& asked);
   void on_summed_up(const SummedUp& answer);
 
@@ -53,8 +54,8 @@ class Checks : public std::enable_shared_from_this<Checks> {
 
   const Services s_;
   std::shared_ptr<CheckLine> line_;   // null: transfers are not checked
-  std::atomic<int> asked_sums_{0};    // questions of the peer under way
-  std::atomic<int> refused_sums_{0};  // of all it asked, as it had no right to that memory
+  std::atomic<int> asked_sums_{0};    // outstanding requests of the peer
+  std::atomic<int> refused_sums_{0};  // of all its requests, those for memory without a right
 };
 
 }  // namespace zerohop::engine

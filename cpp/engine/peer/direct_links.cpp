@@ -21,7 +21,7 @@ void DirectLinks::on_opened(const DirectOpened& opened) {
   poller_->wake();
 }
 
-// Asks the peer for it, and waits.
+// Sends the request to the peer and waits for its answer.
 DirectOpened DirectLinks::ask(const Questions<Answer>::Asked& asked, RailIndex rail,
                               const rdma::QueuePairAddress& source, const Deadline& deadline) {
   const Answer& answer = asked.answer();
@@ -44,11 +44,11 @@ DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
   if (reach.local_key == 0 || reach.remote_key == 0) {
     throw RouteUnavailable("device " + path.served_by().name() + " does not reach " +
                            (reach.local_key == 0 ? "the local array" : "that array of the peer") +
-                           ", so kernels cannot have it moved by that");
+                           ", so kernels cannot use it for that array");
   }
-  // Its slots are the host's: between two places of a PCIe bus nothing keeps order by itself.
+  // Its slots are in host memory. PCIe does not order writes to two different places.
   if (!path.served_by().software() && !remote.on_host()) {
-    throw RouteUnavailable("a notification could overtake data in " + remote.device +
+    throw RouteUnavailable("a notification could overtake the data in " + remote.device +
                            " of the peer, as device " + path.served_by().name() +
                            " writes them to two places: use the proxy, or memory of the host");
   }
@@ -60,7 +60,7 @@ DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
   const DirectOpened opened = ask(asked, rail, queue_pair->address(), deadline);
   if (!opened.refusal.empty()) {
     throw RouteUnavailable("peer '" + state_->name() +
-                           "' does not open a queue pair for kernels: " + opened.refusal);
+                           "' refused to open a queue pair for kernels: " + opened.refusal);
   }
   queue_pair->connect(opened.queue_pair);
   reach.slots = opened.slots;

@@ -1,4 +1,4 @@
-// Queue pairs between the two processes that kernels of one of them drive by themselves.
+// Queue pairs between the two processes, driven by kernels of one of them.
 #pragma once
 
 #include <atomic>
@@ -22,7 +22,7 @@ class DirectLinks {
 
   // Throws RouteUnavailable, PeerLost, VerbsError, TransferTimeout (the peer does not answer).
   DirectReach open(EntryReach entries, const RemoteMemory& remote, const Deadline& deadline);
-  std::size_t questions() const { return questions_.size(); }  // whose answer somebody waits for
+  std::size_t questions() const { return questions_.size(); }  // with a waiting caller
 
   // --- for the progress thread ---
   // The other end of a queue pair that kernels of the peer drive. Throws Error.

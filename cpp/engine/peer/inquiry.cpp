@@ -24,11 +24,11 @@ Inquiry::Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now)
       asked_(std::make_unique<Questions<Answer>::Asked>(peer_->lookups_)) {
   asked_->answer().now_ = now;
   peer_->host_->tell(peer_, Lookup{.request = asked_->number(), .name = name_});
-  peer_->state_->check_alive();  // behind the question: lose() ends those that were asked before it
+  peer_->state_->check_alive();  // after sending: lose() ends all earlier requests
 }
 
 Inquiry::~Inquiry() {
-  // The lock may be held by a thread of the parent.
+  // A thread of the parent may hold the lock.
   if (peer_->state_->forked()) (void)asked_.release();
 }
 
@@ -66,7 +66,7 @@ std::optional<RemoteMemory> Peer::lookup(const std::string& name, const Deadline
 
 void Peer::on_found(std::uint64_t request, std::optional<RemoteMemory> memory) {
   const auto answer = lookups_.find(request);
-  if (!answer) return;  // nobody waits any more
+  if (!answer) return;  // no caller waits any more
   answer->take(std::move(memory));
   poller_->wake();
 }

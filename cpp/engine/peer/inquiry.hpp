@@ -1,4 +1,4 @@
-// A look-up of memory that a peer shares, as long as somebody waits for what comes of it.
+// A look-up of memory that a peer shares, alive as long as a caller waits for the result.
 #pragma once
 
 #include <atomic>
@@ -20,32 +20,32 @@ class Peer;
 // Any thread.
 class Inquiry {
  public:
-  // now: that nothing has the name ends it, too.
-  Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now);  // asks
+  // now: the answer that nothing has the name also ends it. Sends the request.
+  Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
 
   bool done() const noexcept { return asked_->answer().done_.is(); }
-  // As Done::on_set() and forget().
+  // See Done::on_set() and forget().
   Done::Id on_done(std::function<void()> callback) {
     return asked_->answer().done_.on_set(std::move(callback));
   }
   void forget(Done::Id id) noexcept { asked_->answer().done_.forget(id); }
   // Once it is done. nullopt: nothing has the name. Throws PeerLost.
   std::optional<RemoteMemory> memory() const;
-  std::string late() const;  // what a wait says that has ended before
+  std::string late() const;  // message for a wait that timed out
 
   // --- for the progress thread ---
   class Answer {
    public:
     void take(std::optional<RemoteMemory>&& memory);  // nullopt: nothing has the name yet
-    void end();                                       // there will be no other
+    void end();                                       // no further answer will come
 
    private:
     friend class Inquiry;
     bool now_ = false;
-    std::atomic<bool> arrived_{false};    // found, or known not to be there yet
+    std::atomic<bool> arrived_{false};    // found, or known not to exist yet
     std::optional<RemoteMemory> memory_;  // once done
     Done done_;
   };

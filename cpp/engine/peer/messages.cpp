@@ -18,9 +18,9 @@ Transferring Messages::make_transfer(const Memory& memory, bool staged,
                                     s_.devices->route(kind, RailMask{1} << path.rail()));
 }
 
-// Short messages carry their bytes, which a GPU has to copy to the host first; of long ones the
-// receiver takes one range from where it lies. A strided array is packed into one, and so is what
-// the device that carries messages does not reach.
+// Short messages carry their bytes, which a GPU must copy to the host first. For long ones the
+// receiver reads one range in place. A strided array is packed into a range, and so is memory that
+// the device cannot access.
 Messages::Packing Messages::packing(const Memory& from, const VerbsPath& path) const {
   const std::uint64_t seal = sealed_ ? sizeof(Seal) : 0;
   if (from.layout().nbytes() + seal <= path.eager_limit()) return Packing::eager;

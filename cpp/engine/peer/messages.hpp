@@ -1,4 +1,4 @@
-// What a Peer moves two-sidedly: send and recv.
+// The two-sided operations of a Peer: send and recv.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace zerohop::engine {
 
-// Any thread. What it throws: see DevicePath.
+// Any thread. For its exceptions see DevicePath.
 class Messages {
  public:
   struct Services {
@@ -26,14 +26,14 @@ class Messages {
   };
   explicit Messages(Services services) : s_(std::move(services)) {}
 
-  // From here on a checksum travels with each message, and the receiver compares.
+  // Sends a checksum with each message from here on, which the receiver compares.
   void check_all() noexcept { sealed_ = true; }
 
   Transferring send(const Memory& from, std::uint32_t tag);
   Transferring receive(const Memory& into, std::uint32_t tag);
 
  private:
-  // What is sent instead of a range where it lies: its bytes, or a packed copy.
+  // What is sent instead of a range in place: the bytes themselves, or a packed copy.
   enum class Packing { none, buffer, eager };
   Packing packing(const Memory& from, const VerbsPath& path) const;
   Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;

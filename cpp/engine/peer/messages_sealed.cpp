@@ -15,21 +15,21 @@
 namespace zerohop::engine {
 namespace {
 
-// Of a whole message, of which the parts have theirs.
+// Of a whole message, from the checksums of its parts.
 Seal seal_of_sums(const std::vector<std::uint32_t>& sums) {
   return crc32c(std::as_bytes(std::span(sums)));
 }
 
-// A recv whose message is there.
+// A recv whose message has arrived.
 struct Received {
   std::shared_ptr<Transfer> moved;
-  std::shared_ptr<std::optional<Seal>> seal;  // that came with it
+  std::shared_ptr<std::optional<Seal>> seal;  // received with it
   Layout into;
   std::shared_ptr<const Pinned> pinned;
   std::string peer;
 };
 
-// In a task of the Checker.
+// Runs in a task of the Checker.
 std::optional<Failure> check_seal(Checker& checker, const Received& received) {
   const Transfer& moved = *received.moved;
   const std::optional<Seal>& seal = *received.seal;
@@ -46,11 +46,11 @@ std::optional<Failure> check_seal(Checker& checker, const Received& received) {
     if (here == seal) return std::nullopt;
     failure.message =
         "recv from peer '" + received.peer + "' by " + moved.route().kind + " (" +
-        moved.route().device + ") brought other bytes than were sent: the " +
+        moved.route().device + ") received different bytes than were sent: the " +
         std::to_string(failure.nbytes) + " bytes have checksum " + checksum_text(here) +
         " here and " + (seal ? checksum_text(*seal) : "none") +
-        " there: have them sent again, leave both arrays alone until the Transfers are done, and "
-        "have `zerohop verify` try the memory and the way if it happens again";
+        " there: send them again, leave both arrays alone until the Transfers are done, and "
+        "test the memory and the route with `zerohop verify` if it happens again";
   } catch (const std::exception&) {
     failure = Failure::of_current_exception();
   }
@@ -59,7 +59,7 @@ std::optional<Failure> check_seal(Checker& checker, const Received& received) {
 
 }  // namespace
 
-// Of a GPU's memory by the thread that makes checksums, which is waited for.
+// For GPU memory, computes it on the checksum thread and waits.
 Seal Messages::seal_of(const Memory& memory, const Deadline& until) const {
   const SummedPart all{memory.layout(), 0, memory.layout().nbytes()};
   if (all.nbytes == 0) return seal_of_sums({});
@@ -101,14 +101,14 @@ Transferring Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
   transfer->note_begun();
   const auto compare = [transfer, received, checker = s_.checker.get()]() mutable noexcept {
     if (auto failure = check_seal(*checker, received)) transfer->fail(std::move(*failure));
-    received.pinned.reset();  // before it is done: a waiter may count on its memory being released
+    received.pinned.reset();  // before it is done: a waiter may expect its memory to be released
     if (!received.moved->failed()) transfer->set_result(received.moved->result());
     transfer->drop();
   };
   moved->on_done([checker = s_.checker, transfer, moved, compare] {
     try {
       if (moved->failure() == nullptr) return checker->put(compare);
-      transfer->fail(*moved->failure());  // nothing is to be compared: at once
+      transfer->fail(*moved->failure());  // nothing to compare: fail at once
     } catch (const std::exception&) {     // the Endpoint is being closed
       transfer->fail(Failure::of_current_exception().with_effect(Effect::all));
     }

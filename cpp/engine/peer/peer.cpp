@@ -96,7 +96,7 @@ void Peer::become_alive() {
 
 bool Peer::lose(const std::string& reason) {
   if (state_->is_lost()) return false;
-  // From here on its process begins nothing any more in the memory of this one.
+  // From here on the peer's process starts no access to memory of this one.
   const auto client = invitation_ ? invitation_->withdraw() : nullptr;
   {
     const std::lock_guard lock(mutex_);
@@ -133,7 +133,7 @@ void Peer::close(const Deadline& deadline) {
     if (!poller_->wait([this] { return !alive() || idle(); }, deadline)) give_up();
   }
   host_->leave(shared_from_this());
-  const Deadline soon = Deadline::after(Deadline::Seconds(5));  // the progress thread's turn
+  const Deadline soon = Deadline::after(Deadline::Seconds(5));  // for the progress thread to act
   poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
   wait_for_its_copies();
 }
@@ -145,7 +145,7 @@ void Peer::give_up() {
   given_up_.store(static_cast<std::uint64_t>(std::max<std::int64_t>(under_way, 0)));
 }
 
-// Copies that it, or this process for it, began before the end are done.
+// Waits for copies that the peer, or this process on its behalf, began before the end.
 void Peer::wait_for_its_copies() {
   std::shared_ptr<shm::LocalClient> client;
   {
@@ -154,8 +154,8 @@ void Peer::wait_for_its_copies() {
   }
   const Deadline soon = Deadline::after(shm::kLongestCopy);
   if (!shm::await_copies([&] { return !staged_->answering(); }, soon)) {
-    report("a copy of GPU memory that peer '" + state_->name() +
-           "' had asked for does not end: the GPU hangs or failed");
+    report("a copy of GPU memory for peer '" + state_->name() +
+           "' does not end: the GPU hangs or failed");
   }
   const auto done = [&] { return !client || !client->at_work(); };
   if (shm::await_copies(done, soon)) return;
@@ -165,7 +165,7 @@ void Peer::wait_for_its_copies() {
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   state_->check_alive();
-  static_cast<void>(local.pinned());  // throws once it is closed
+  static_cast<void>(local.pinned());  // throws if it is closed
   const Pair pair{&local, &remote};
   const Neighbour::Patience patience{.seconds = host_->default_timeout, .insists = false};
   std::string reason = local_->why_not();

@@ -1,4 +1,4 @@
-// The connection to one remote Endpoint. A Peer chooses the path of each call, and hands it over.
+// The connection to one remote Endpoint. A Peer chooses the path of each call and delegates to it.
 #pragma once
 
 #include <atomic>
@@ -35,10 +35,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   const Identity& identity() const noexcept { return state_->identity(); }
   bool alive() const noexcept { return state_->alive(); }
-  std::string why_lost() const { return state_->why_lost(); }  // empty while it is not
+  std::string why_lost() const { return state_->why_lost(); }  // empty while it is alive
 
   // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or
-  // std::invalid_argument at once, what happens later is in the Transfer ---
+  // std::invalid_argument at once; later errors are in the Transfer ---
   Transferring write(std::span<const Pair> pairs, const TransferOptions& options);
   Transferring read(std::span<const Pair> pairs, const TransferOptions& options);
   Transferring write_pages(const Pages& pages, const TransferOptions& options);
@@ -48,31 +48,32 @@ class Peer : public std::enable_shared_from_this<Peer> {
   Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired,
                             bool for_kernel = false);
   Transferring notify(const Notification& notification);
-  // As write() and notify(), but null, and no Transfer is made, where all ended well in the call.
+  // As write() and notify(), but returns null, without a Transfer, if all succeeded within the
+  // call.
   Transferring put(const Pair& pair, const TransferOptions& options);
   Transferring put(const Notification& notification);
-  // Host bytes that nobody has registered: p2p needs no more. False: it cannot be done at once; no
-  // notification was put. there: of its layout the address alone.
+  // For unregistered host bytes, which p2p can send. False: it could not be done at once, and no
+  // notification was put. there: of its layout only the address is used.
   bool put(const Parts& parts, const RemoteMemory& there, const Notification& notification);
   Transferring send(const Memory& from, std::uint32_t tag) { return messages_->send(from, tag); }
   Transferring receive(const Memory& into, std::uint32_t tag) {
     return messages_->receive(into, tag);
   }
 
-  // The memory the peer shares under that name; waits until `deadline` for it to be published, or
-  // answers nullopt at once if `now`. Throws TransferTimeout, PeerLost.
+  // The memory the peer shares under that name. Waits until `deadline` for it to be published, or
+  // returns nullopt at once if `now`. Throws TransferTimeout, PeerLost.
   std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
-  // The same for an event loop, which waits without a thread.
+  // The same for an event loop, without blocking a thread.
   std::shared_ptr<Inquiry> ask(const std::string& name, bool now);
-  // Questions to the peer whose answer somebody waits for.
+  // Outstanding requests to the peer with a waiting caller.
   std::size_t questions() const { return lookups_.size() + direct_links_->questions(); }
 
-  // With the settings of the queue pair.
+  // Includes the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
   std::vector<RouteBook::Row> route_stats() const { return book_->rows(); }
 
-  // For kernels of this process to put, get and notify by themselves; for entries that they write
-  // to be carried out by write() and others; to drive a queue pair by themselves.
+  // For kernels of this process: to put, get and notify by themselves; to write entries that
+  // write() and others carry out; to drive a queue pair by themselves.
   KernelReach reach_for_kernels(const Memory& local, const RemoteMemory& remote, Hearers hearers,
                                 const std::optional<double>& timeout) const;
   EntryReach reach_for_entries(const Memory& local, const RemoteMemory& remote) const;
@@ -83,13 +84,13 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return local_->neighbour(); }
   std::map<int, GpuMappings::Mapped> mapped() const { return gpu_->mapped(); }
 
-  // Waits until everything posted is done, `deadline` at most, then leaves. Idempotent. Afterwards
-  // the peer's process touches no memory of this one: what it is copying is waited for, five
-  // seconds at most; one that was stopped meanwhile is reported.
+  // Waits until everything posted is done, at most until `deadline`, then leaves. Idempotent. On
+  // return the peer's process no longer accesses memory of this one: close() waits up to five
+  // seconds for its running copies, and reports a process that was stopped meanwhile.
   void close(const Deadline& deadline);
 
-  bool idle() const;  // nothing posted, nothing waiting to be
-  void give_up();     // the time for that has passed: what is under way will be cut off
+  bool idle() const;  // nothing posted or queued
+  void give_up();     // the deadline has passed: outstanding transfers will be cut off
   std::uint64_t given_up() const noexcept { return given_up_.load(std::memory_order_relaxed); }
 
   // --- for the progress thread ---
@@ -97,24 +98,24 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void meet(std::string local_server, const shm::Token& token);  // before become_alive()
   void learn(Identity identity) { state_->learn(std::move(identity)); }
   void become_alive();
-  // Everything pending and later fails with PeerLost(reason). Returns false if it was lost before.
+  // Everything pending and later fails with PeerLost(reason). Returns false if it was already lost.
   bool lose(const std::string& reason);
-  void sweep();  // lets go of what the peer has closed; now and then
+  void sweep();  // releases what the peer has closed; called periodically
   void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
   DirectLinks& direct_links() const noexcept { return *direct_links_; }
   Checks& checks() const noexcept { return *checks_; }
   bool wants_checks() const noexcept { return host_->integrity; }
-  void check_transfers();        // from here on: before become_alive()
+  void check_transfers();        // from here on; call before become_alive()
   std::optional<Secret> secret;  // that opened the connection, on the side that dialled
 
-  // The object that stands for this peer in a user's language: found again, so that there is one.
+  // The object that represents this peer in the user's language; kept so that there is only one.
   std::weak_ptr<void> face;
 
  private:
   friend class Inquiry;
 
   Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Identity identity);
-  void join_paths();  // once there is a shared_ptr
+  void join_paths();  // once a shared_ptr exists
   void wait_for_its_copies();
 
   bool is_checked(const TransferOptions& options) const noexcept {
@@ -158,12 +159,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::shared_ptr<Checks> checks_;
   std::unique_ptr<DirectLinks> direct_links_;
   std::optional<Invitation> invitation_;    // progress thread only
-  Causes falls_;                            // from p2p to a device
-  std::atomic<std::uint64_t> given_up_{0};  // transfers under way then
-  std::atomic<bool> left_{false};           // lost, and all that was pending has ended
+  Causes falls_;                            // why transfers fell back from p2p to a device
+  std::atomic<std::uint64_t> given_up_{0};  // outstanding transfers at that time
+  std::atomic<bool> left_{false};           // lost, and all pending transfers have ended
   Questions<Inquiry::Answer> lookups_;
   mutable Mutex<Rank::peer> mutex_;            // guards the next
-  std::weak_ptr<shm::LocalClient> dismissed_;  // who came on the invitation, once lost
+  std::weak_ptr<shm::LocalClient> dismissed_;  // the client of the invitation, once lost
 };
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// What a Peer has from its Endpoint.
+// What an Endpoint provides to its Peers.
 #pragma once
 
 #include <cstddef>
@@ -24,31 +24,31 @@ class Checker;
 class Peer;
 class ProgramStreams;
 
-// tell() sends a control message to that Peer; repair() has the queue pair of that rail replaced;
-// both only pass the word to the progress thread.
+// tell() sends a control message to that Peer; repair() replaces the queue pair of that rail. Both
+// only queue the work for the progress thread.
 struct PeerHost {
   EndpointId own_id{};
   Rails rails;
   double default_timeout = 30.0;
-  std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers take several rails
-  std::shared_ptr<Neighbourhood> neighbourhood;      // null: this Endpoint has none, because
-  std::string no_neighbourhood;                      // ... of this
+  std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers use several rails
+  std::shared_ptr<Neighbourhood> neighbourhood;      // null: none, for the reason in
+  std::string no_neighbourhood;                      // ... this
   std::weak_ptr<CopyQueue> copy_queue;  // the Endpoint's: its thread holds paths of Peers
-  Settings settings{};                  // of the Endpoint, to be shown with those of the queue pair
+  Settings settings{};                  // of the Endpoint, shown with those of the queue pair
   std::shared_ptr<RouteBooks> books;
   std::shared_ptr<Registrations> registrations;
   std::shared_ptr<SendPool> sends;
   std::shared_ptr<StagedMemories> staged_memories;
   std::shared_ptr<Stager> stager;
   std::size_t staging_chunk = 0;  // bytes
-  bool integrity = false;         // whether it wants transfers to be checked
+  bool integrity = false;         // whether it wants checked transfers
   std::shared_ptr<Checker> checker;
   std::shared_ptr<ProgramStreams> streams;
   std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
   std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
   std::function<void(const std::shared_ptr<Peer>&)> leave;
-  std::function<void()> look;  // has the progress thread poll, as no event will wake it
-  std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded when it is needed
+  std::function<void()> look;  // makes the progress thread poll when no event will wake it
+  std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded when needed
 };
 
 }  // namespace zerohop::engine

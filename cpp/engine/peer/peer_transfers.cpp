@@ -1,4 +1,4 @@
-// Which path a call of a Peer takes: within the host the CPU or a GPU, else its devices.
+// Chooses the path of a Peer's call: within the host the CPU or a GPU, otherwise its devices.
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
@@ -31,8 +31,9 @@ bool is_brief(std::span<const Pair> pairs) {
 
 void check_one_range(const Layout& layout, const char* which) {
   if (!layout.is_contiguous() || layout.nbytes() == 0) {
-    throw std::invalid_argument(std::string("a device queue takes whole ranges of memory: the ") +
-                                which + " array must be contiguous and not empty");
+    throw std::invalid_argument(
+        std::string("a device queue moves contiguous ranges of memory: the ") + which +
+        " array must be contiguous and not empty");
   }
 }
 
@@ -44,7 +45,7 @@ void Peer::check_call(const TransferOptions& options) const {
   check_kind(options.require);
 }
 
-// There is no p2p, because of that reason.
+// p2p is unavailable for that reason: throws if it was required.
 void Peer::check_not_insisted(const TransferOptions& options, const std::string& reason) {
   state_->check_alive();
   if (options.require.empty()) return note_fall(reason);
@@ -53,7 +54,7 @@ void Peer::check_not_insisted(const TransferOptions& options, const std::string&
                          "staged");
 }
 
-// Logged once for each cause; where p2p was never to be, it is none.
+// Logged once for each reason; without a neighbour p2p was never expected, so nothing is logged.
 void Peer::note_fall(const std::string& reason) noexcept {
   if (!neighbour() || !falls_.add(reason)) return;
   log(Level::warning, "route", [&] {
@@ -93,12 +94,12 @@ Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   }
 }
 
-// By the short ways of p2p; null: none of them is open.
+// Uses a short way of p2p; null: none is available.
 Transferring Peer::transfer_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                     const TransferOptions& options) {
   if (pairs.size() > 1) return nullptr;
   if (touch_gpus(pairs)) return gpu_->copy_at_once(opcode, pairs.front(), options);
-  Transferring made;  // null, unless a way is taken
+  Transferring made;  // null unless a way succeeds
   if (pairs.empty()) {
     local_->notify_at_once(options, &made);
   } else {
@@ -107,7 +108,7 @@ Transferring Peer::transfer_at_once(ibv_wr_opcode opcode, std::span<const Pair> 
   return made;
 }
 
-// Throws again what is wrong with the first pair that has something, and which of them it is.
+// Throws the error of the first invalid pair again, with its index.
 void Peer::name_wrong_pair(ibv_wr_opcode opcode, std::span<const Pair> pairs) const {
   for (std::size_t i = 0; i < pairs.size() && pairs.size() > 1; ++i) {
     const std::string which = "pair " + std::to_string(i) + ": ";
@@ -141,7 +142,7 @@ Transferring Peer::transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pai
   return devices_->post(opcode, pairs, move, room);
 }
 
-// --- transfers that are checked: see Checks ---
+// --- checked transfers: see Checks ---
 
 Transferring Peer::checked(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options) {
@@ -174,7 +175,7 @@ Transferring Peer::notify(const Notification& notification) {
   return write({}, {.notify = notification, .require = {}, .timeout = {}});
 }
 
-// --- without a Transfer, where nobody looks on ---
+// --- without a Transfer, for callers that do not need one ---
 
 bool Peer::needs_no_transfer(const TransferOptions& options) const {
   return options.may_be_p2p() && !is_checked(options) && !trace::records() &&
@@ -201,7 +202,7 @@ Transferring Peer::put(const Notification& notification) {
   return write({}, options);
 }
 
-// --- lists of pages: copied straight from the indices, by devices as pairs ---
+// --- lists of pages: copied directly from the indices, by devices as pairs ---
 
 Transferring Peer::write_pages(const Pages& pages, const TransferOptions& options) {
   return transfer_pages(IBV_WR_RDMA_WRITE, pages, options);

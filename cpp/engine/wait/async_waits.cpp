@@ -9,8 +9,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kNever{1000};        // as long as the thread may sleep anyway
-constexpr milliseconds kWhileSilent{1};     // kernels put values and wake nobody
+constexpr milliseconds kNever{1000};        // as long as the thread may sleep in any case
+constexpr milliseconds kWhileSilent{1};     // kernels put values and wake no thread
 constexpr milliseconds kWhileWritten{100};  // a GPU's value may become visible late
 
 }  // namespace
@@ -29,8 +29,8 @@ void AsyncWaits::visit_nodes(const Wait& wait, Visit&& visit) {
 AsyncWaits::Begun AsyncWaits::await_slots(std::uint32_t first, std::uint32_t count, Tell tell) {
   const std::lock_guard lock(mutex_);
   const Begun begun = add({.first = first, .count = count, .tell = std::move(tell)});
-  // Behind the counting as a sleeper: whoever puts a value from here on sees the sleeper, and what
-  // was put before the caller finds.
+  // After this thread is counted as a sleeper: a later put sees the sleeper, and the scan below
+  // finds an earlier one.
   const std::uint64_t puts = board_->puts();
   if (for_slots_.load() == 1) seen_.store(puts);
   for (std::uint32_t slot = first; slot < first + count; ++slot) {
@@ -69,7 +69,7 @@ void AsyncWaits::remove(Id id) {
   const auto found = waits_.find(id);
   visit_nodes(found->second, [&](std::uint32_t node) {
     const auto ids = by_node_.find(node);
-    if (ids == by_node_.end()) return;  // no memory was left for it
+    if (ids == by_node_.end()) return;  // add() ran out of memory for it
     ids->second.erase(id);
     if (ids->second.empty()) by_node_.erase(ids);
   });
@@ -89,11 +89,11 @@ void AsyncWaits::tell_node(std::uint32_t node) {
 }
 
 void AsyncWaits::tell_slot(std::uint32_t slot) {
-  if (!board_->may_have(slot)) return;  // it was taken already
+  if (!board_->may_have(slot)) return;  // already taken
   for (std::uint32_t node = kLeaves + slot; node > 0; node /= 2) tell_node(node);
 }
 
-// Looks at every slot that is waited for.
+// Scans all slots that are waited for.
 void AsyncWaits::tell_filled() {
   for (auto next = waits_.begin(); next != waits_.end();) {
     const auto& [id, wait] = *next++;

@@ -1,6 +1,6 @@
-// What event loops wait for at an Endpoint: notifications, and peers that connect. No thread waits
-// for them: the thread that makes such a change calls Poller::wake(), which looks here. Telling a
-// loop takes nothing: a value that it does not fetch stays there for others.
+// What event loops wait for at an Endpoint: notifications, and peers that connect. No thread blocks
+// for them: the thread that makes such a change calls Poller::wake(), which looks here. Waking a
+// loop takes no value: one that the loop does not fetch stays there for others.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace zerohop::engine {
 // Any thread.
 class AsyncWaits {
  public:
-  // Called once, with locks of the engine held: it only passes the word on.
+  // Called once, with locks of the engine held: it may only schedule the wake-up.
   using Tell = std::function<void()>;
   using Id = std::uint64_t;
 
@@ -28,28 +28,28 @@ class AsyncWaits {
 
   struct Begun {
     Id id;
-    bool first;  // that waits for slots: a sleeper has been counted, see Poller::arm_for_sleepers()
+    bool first;  // first wait for slots: a sleeper was counted, see Poller::arm_for_sleepers()
   };
-  // Tells when a slot of [first, first + count) may have a value: at once, if it has.
+  // Calls `tell` once a slot of [first, first + count) may have a value; at once, if one has.
   Begun await_slots(std::uint32_t first, std::uint32_t count, Tell tell);
-  // Likewise, when a peer may have connected from now on.
+  // Calls `tell` once another peer may have connected.
   Begun await_peer(Tell tell);
   // Does nothing once the wait has ended.
   void leave(Id id);
 
   void look() noexcept;        // values may have come
   void tell_peers() noexcept;  // a peer has connected
-  void tell_slots() noexcept;  // nobody is left who could notify
-  void tell_all() noexcept;    // the Endpoint is of no use any more
-  // Looks for values that GPUs have put: no thread wakes a loop for those, or one does so before
-  // they can be seen. Returns when to look again. For one thread.
+  void tell_slots() noexcept;  // no peer is left to notify
+  void tell_all() noexcept;    // the Endpoint can no longer be used
+  // Looks for values that GPUs put: no thread wakes a loop for those, or it does so before they are
+  // visible. Returns when to look again. For one thread.
   std::chrono::milliseconds look_for_gpus() noexcept;
 
  private:
-  // Slots are the leaves of a binary tree: a range is a few nodes, and who waits for a slot is
+  // Slots are the leaves of a binary tree. A range is a few nodes, and the waits for a slot are
   // found on the way from it to the root.
   static constexpr std::uint32_t kLeaves = Board::kSlots;
-  static constexpr std::uint32_t kPeers = 0;  // no node of the tree: the root is 1
+  static constexpr std::uint32_t kPeers = 0;  // not a node of the tree: the root is 1
 
   struct Wait {
     std::uint32_t first = 0;
@@ -69,8 +69,8 @@ class AsyncWaits {
   void tell_waits_for_slots();
 
   const std::shared_ptr<Board> board_;
-  std::atomic<std::size_t> for_slots_{0};  // how many wait for slots
-  std::atomic<std::uint64_t> seen_{0};     // puts of the board that were looked at
+  std::atomic<std::size_t> for_slots_{0};  // number of waits for slots
+  std::atomic<std::uint64_t> seen_{0};     // value of the board's puts() at the last look
 
   Mutex<Rank::async_waits> mutex_;  // guards the next three
   Id next_ = 1;

@@ -64,7 +64,7 @@ void Poller::reserve(Share& share, int entries) {
 }
 
 void Poller::detach(RailIndex rail, std::uint32_t qp_number, int entries) {
-  std::shared_ptr<CompletionSink> last;  // dies after the lock is released
+  std::shared_ptr<CompletionSink> last;  // destroyed after the lock is released
   const std::lock_guard lock(poll_mutex_);
   if (shares_.empty()) return;
   Share& share = shares_[rail];
@@ -78,7 +78,7 @@ void Poller::detach(RailIndex rail, std::uint32_t qp_number, int entries) {
 void Poller::retire(RailIndex rail) noexcept { shares_[rail].retired.store(true); }
 
 void Poller::let_go() noexcept {
-  std::vector<Share> last;  // they go after the lock is released
+  std::vector<Share> last;  // destroyed after the lock is released
   const std::lock_guard lock(poll_mutex_);
   last.swap(shares_);
 }
@@ -109,7 +109,7 @@ void Poller::finish_sources(const Deadline& deadline) noexcept {
   }
 }
 
-// True as well while another thread polls them.
+// Also true while another thread polls them.
 bool Poller::sources_pending() noexcept {
   if (!has_sources_.load(std::memory_order_acquire)) return false;
   const std::unique_lock lock(sources_mutex_, std::try_to_lock);
@@ -149,7 +149,7 @@ bool Poller::drain(Share& share) noexcept {
       const auto sink = share.sinks.find(completion.qp_num);
       if (sink != share.sinks.end()) {
         sink->second->on_completion(completion);
-      } else if (share.pool) {  // a queue pair that was replaced or closed has left it behind
+      } else if (share.pool) {  // left behind by a queue pair that was replaced or closed
         share.pool->on_completion(completion);
       }
     }
@@ -170,8 +170,8 @@ bool Poller::arm() noexcept {
 }
 
 void Poller::wake() noexcept {
-  // Pairs with sleep(). A read-modify-write, not a load: it comes either after the sleeper counted
-  // itself, and is seen here, or before, and then the sleeper sees the change made by the caller.
+  // Pairs with sleep(). A read-modify-write, not a load: if it comes after the sleeper counted
+  // itself, it sees the sleeper; if before, the sleeper sees the change made by the caller.
   if (sleepers_->fetch_add(0) == 0) return;
   {
     const std::lock_guard lock(sleep_mutex_);
@@ -182,7 +182,7 @@ void Poller::wake() noexcept {
 }
 
 void Poller::arm_for_sleepers() noexcept {
-  if (arm()) flush();  // else the progress thread will look
+  if (arm()) flush();  // otherwise the progress thread polls
 }
 
 std::chrono::milliseconds Poller::serve() noexcept {
@@ -209,13 +209,14 @@ std::chrono::milliseconds Poller::serve_queues() noexcept {
   }
   poll();
   if (!arm()) return kWhilePolled;
-  flush();  // what completed before the arming raises no event, and may be another thread's to see
+  flush();  // completions before the arming raise no event; another thread's poll may have missed
+            // them
   return look_on();
 }
 
 std::chrono::milliseconds Poller::look_on() noexcept {
   constexpr std::chrono::steady_clock::time_point kNever{};
-  const bool pending = sources_pending();  // behind looks_: see looks()
+  const bool pending = sources_pending();  // after storing looks_: see looks()
   if (!pending && busy_since_ == kNever) return kForever;
   const auto now = std::chrono::steady_clock::now();
   if (!pending && now > busy_until_) {

@@ -1,9 +1,9 @@
-// The completion queues of an Endpoint, one a rail, and the one way to wait for anything.
+// The completion queues of an Endpoint, one per rail, and the one way to wait for anything.
 //
 // A waiting caller polls the queues itself: no other thread stands between a completion and the
-// call that waits for it. It gives way while it polls (SpinWait). After `spin` without success it
-// arms the queues and sleeps; the progress thread then serves. While callers poll, the progress
-// thread keeps out of their way and only looks every millisecond whether they still do.
+// call that waits for it. It yields the core while it polls (SpinWait). After `spin` without
+// success it arms the queues and sleeps; then the progress thread polls. While callers poll, the
+// progress thread stays out of their way and only checks every millisecond that they still do.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,7 @@
 
 namespace zerohop::engine {
 
-// Whoever owns a queue pair receives its completions, one at a time, never in two threads at once.
+// Receives the completions of a queue pair, one at a time, never from two threads at once.
 class CompletionSink {
  public:
   virtual ~CompletionSink() = default;
@@ -34,91 +34,93 @@ class CompletionSink {
 
 class Poller {
  public:
-  // interrupt: called now and then, with no lock held, by callers who sleep; what it throws ends
-  // their wait (Ctrl-C). May be empty.
+  // interrupt: called at intervals by sleeping callers, with no lock held. An exception from it
+  // ends their wait (Ctrl-C). May be empty.
   using Interrupt = std::function<void()>;
-  using Devices = std::vector<std::shared_ptr<rdma::Device>>;  // one a rail
-  // sleepers: where waiters are counted while they sleep; processes of this host may look there
-  // whether somebody wants to be woken.
+  using Devices = std::vector<std::shared_ptr<rdma::Device>>;  // one per rail
+  // sleepers: counts waiters while they sleep. Processes of this host may read it to see whether a
+  // wake-up is wanted.
   using Sleepers = std::shared_ptr<std::atomic<int>>;
-  // silent: counts those that make a waiter's ready() true and wake nobody: kernels. While there
-  // are any, sleepers look every millisecond.
+  // silent: counts the kernels that can make a waiter's ready() true without waking any thread.
+  // While it is not 0, sleepers look every millisecond.
   using Silent = std::shared_ptr<const std::atomic<std::uint32_t>>;
   Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt interrupt,
          Sleepers sleepers = std::make_shared<std::atomic<int>>(0),
          Silent silent = std::make_shared<Silent::element_type>(0),
          std::shared_ptr<AsyncWaits> waits = nullptr);
 
-  // Throws Error when the Endpoint is closed.
+  // Throws Error if the Endpoint is closed.
   std::shared_ptr<rdma::CompletionQueue> queue(RailIndex rail) const;
 
   // Routes completions of a queue pair of that rail to `sink` and makes room for `entries` of them
-  // at once, growing the queue as needed. detach() returns when no completion is being delivered to
-  // the sink any more; neither may be called from on_completion.
+  // at once, growing the queue as needed. When detach() returns, no completion is being delivered
+  // to the sink any more. Neither may be called from on_completion.
   void attach(RailIndex rail, std::uint32_t qp_number, std::shared_ptr<CompletionSink> sink,
               int entries);
   void detach(RailIndex rail, std::uint32_t qp_number, int entries);
-  // Completions of queue pairs that are gone go to `pool`: buffers of the shared receive queue are
-  // among them. Makes room for `entries`.
+  // Routes completions of destroyed queue pairs to `pool`, because they may hold buffers of the
+  // shared receive queue. Makes room for `entries`.
   void attach_pool(RailIndex rail, std::shared_ptr<CompletionSink> pool, int entries);
-  // The rail's device was removed: it is neither polled nor armed any more.
+  // The rail's device was removed: stops polling and arming it.
   void retire(RailIndex rail) noexcept;
-  // The Endpoint is closed: the queues go, whatever Transfers the program keeps. The progress
+  // Closes the Endpoint's queues, even if the program keeps Transfers. Call it after the progress
   // thread has ended.
   void let_go() noexcept;
 
-  // Delivers what is there. Returns whether anything was. Does nothing while another thread polls.
+  // Delivers pending completions. Returns whether there were any. Does nothing while another thread
+  // polls.
   bool poll() noexcept;
 
-  // The same, but waits for its turn: afterwards everything that had completed before is delivered.
+  // The same, but waits for its turn: on return everything that had completed before is delivered.
   void flush() noexcept;
 
-  // Waits until ready() is true, and does not ask again: ready() may take what it finds. False when
-  // the deadline passed first.
+  // Waits until ready() is true, and does not call it again: ready() may take what it finds. False
+  // if the deadline passed first.
   template <typename Ready>
   bool wait(Ready&& ready, const Deadline& deadline);
 
-  // Processes of this host put notifications by themselves: from now on waiters look for those much
-  // more often than they poll the devices, which takes a system call on the software HCA.
+  // Processes of this host put notifications directly. Makes waiters check for those much more
+  // often than they poll the devices, because a poll of the software HCA takes a system call.
   void expect_neighbours() noexcept { neighbours_.store(true, std::memory_order_relaxed); }
 
-  // What completes without an event, and has to be polled: the copies of a GPU.
+  // Work that completes without an event and must be polled: the copies of a GPU.
   class Source {
    public:
     virtual ~Source() = default;
     virtual bool pending() const noexcept = 0;
     virtual void poll() noexcept = 0;  // by any thread, which may hold the caller's own locks only
   };
-  // From now on it is polled as the queues are, by waiters and by the progress thread.
+  // Polls it like the queues from now on, by waiters and by the progress thread.
   void add(const std::shared_ptr<Source>& source);
-  // Whether the progress thread looks again by itself, without a pause: who has made a source
-  // pending before it asked need not wake it.
+  // Whether the progress thread polls again by itself, without a pause. A thread that makes a
+  // source pending before it checks this need not wake the progress thread.
   bool looks() const noexcept { return looks_.load(); }
-  // The same, or within a millisecond: enough for what nobody hears of but who polls.
+  // The same, or within a millisecond: enough for work that only a polling thread waits for.
   bool looks_soon() const noexcept { return looks_.load() || looks_later_.load(); }
-  // One more of many was begun. While they are begun one after the other, and nobody sleeps, the
-  // progress thread keeps out of the way: it would take every cache line of theirs in turn, and who
-  // begins them, or waits for them, finds what has ended by itself.
+  // Records that one more of many transfers began. While they begin in quick succession and no
+  // thread sleeps, the progress thread stays out of the way: it would only take their cache lines,
+  // and the threads that begin or wait find completions by themselves.
   void note_begun() noexcept { begun_.fetch_add(1, std::memory_order_relaxed); }
-  // The progress thread has ended: polls until no source has anything to do.
+  // The progress thread has ended: polls until no source has work left.
   void finish_sources(const Deadline& deadline) noexcept;
 
-  // Wakes sleeping waiters: call it after every change that makes a waiter's ready() true.
+  // Wakes sleeping waiters. Call it after every change that makes a waiter's ready() true.
   void wake() noexcept;
-  // What waits without a thread; null: nothing does. From its first wait on it is counted among the
-  // sleepers: behind that, arm_for_sleepers() as a caller does who sleeps.
+  // Waits without a thread; null: none. From its first wait on it counts as a sleeper. After that,
+  // call arm_for_sleepers(), as a sleeping caller does.
   AsyncWaits* waits() const noexcept { return waits_.get(); }
   void arm_for_sleepers() noexcept;
 
-  // For the progress thread. serve() delivers completions unless callers poll, and returns how long
-  // the thread may sleep before it must look again, even when every event_fd() stays silent.
+  // For the progress thread. serve() delivers completions unless callers poll. It returns how long
+  // the thread may sleep before it must look again, even if every event_fd() stays silent.
   int event_fd(RailIndex rail) const noexcept { return shares_[rail].queue->event_fd(); }
-  // Takes the events that made event_fd() readable. 0, or the errno for which none will come again.
+  // Takes the events that made event_fd() readable. Returns 0, or the errno after which no event
+  // will come.
   [[nodiscard]] int consume_events(RailIndex rail) noexcept {
     return shares_[rail].queue->consume_events();
   }
   std::chrono::milliseconds serve() noexcept;
-  // The call that the rail's device refuses, for good; null: none.
+  // The call that fails permanently on the rail's device; null: none.
   const char* failed_call(RailIndex rail) const noexcept {
     return shares_[rail].failed_call.load();
   }
@@ -126,13 +128,13 @@ class Poller {
  private:
   static constexpr std::chrono::milliseconds kWhilePolled{1};
   static constexpr std::chrono::milliseconds kForever{1000};
-  // How long waiters poll while a source has something to do: a GPU copies more than a GiB in that
-  // time, and to sleep and be woken takes a hundredth of it.
+  // How long waiters poll while a source is pending: a GPU copies more than a GiB in that time, and
+  // sleeping and waking takes a hundredth of it.
   static constexpr std::chrono::milliseconds kSourceSpin{5};
-  // How long the progress thread looks on when no source is pending any more: the next copy of a
-  // program that makes one after the other then costs it no system call.
+  // How long the progress thread keeps polling after the last source completed: the next of a
+  // sequence of copies then costs it no system call.
   static constexpr std::chrono::microseconds kLinger{100};
-  // Of the progress thread, while work is begun one after the other.
+  // Pause of the progress thread while transfers begin in quick succession.
   static constexpr std::chrono::microseconds kNap{50};
   static constexpr std::chrono::milliseconds kBetweenInterrupts{100};
   static constexpr int kLooksPerPoll = 32;  // for neighbours: about as long as a poll
@@ -145,7 +147,7 @@ class Poller {
     std::atomic<int>& count_;
   };
 
-  // What belongs to one rail. Numbers of queue pairs are a device's own.
+  // State of one rail. Queue pair numbers are unique per device only.
   struct Share {
     std::shared_ptr<rdma::CompletionQueue> queue;
     std::unordered_map<std::uint32_t, std::shared_ptr<CompletionSink>> sinks;
@@ -162,7 +164,7 @@ class Poller {
   bool drain() noexcept;
   static bool drain(Share& share) noexcept;
   static void reserve(Share& share, int entries);
-  bool arm() noexcept;  // false: some queue refuses
+  bool arm() noexcept;  // false: a queue refused
   template <typename Ready>
   bool sleep(Ready& ready, const Deadline& deadline);
 
@@ -177,7 +179,7 @@ class Poller {
   std::vector<Share> shares_;  // by rail
 
   Mutex<Rank::poller_sources>
-      sources_mutex_;  // guards the next; outside of every lock but the callers'
+      sources_mutex_;  // guards the next; outermost, except for the callers' own locks
   std::vector<std::weak_ptr<Source>> sources_;
   std::atomic<bool> has_sources_{false};
   std::atomic<bool> looks_{false};
@@ -200,7 +202,7 @@ class Poller {
 template <typename Ready>
 bool Poller::wait(Ready&& ready, const Deadline& deadline) {
   if (ready()) return true;
-  std::optional<Deadline::Clock::time_point> source_until;  // once it is asked for
+  std::optional<Deadline::Clock::time_point> source_until;  // set once needed
   SpinWait spin(spin_, deadline.at(), &learned_);
   const auto source_may_end = [&] {
     if (!sources_pending()) return false;
@@ -209,7 +211,7 @@ bool Poller::wait(Ready&& ready, const Deadline& deadline) {
     return now < *source_until;
   };
   do {
-    // Neighbours first: what they put is there while a device would still be asked.
+    // Neighbours first: their values arrive before a device would have answered.
     const bool many = neighbours_.load(std::memory_order_relaxed) && !spin.core_is_shared();
     for (int look = many ? kLooksPerPoll : 0; look > 0; --look) {
       if (ready()) return true;
@@ -223,12 +225,12 @@ bool Poller::wait(Ready&& ready, const Deadline& deadline) {
 
 template <typename Ready>
 bool Poller::sleep(Ready& ready, const Deadline& deadline) {
-  // Counted, and the wake-ups read, before ready() is asked; wake() reads the count after the
-  // change was made: one of the two sees the other (all of it is sequentially consistent).
+  // Counts itself and reads the wake-ups before it calls ready(); wake() reads the count after the
+  // change. One of the two sees the other (all accesses are sequentially consistent).
   const Sleeper counted(*sleepers_);
   for (;;) {
     const std::uint64_t seen = wakeups_.load();
-    // What completed between the last poll and the arming would otherwise wait for the next event.
+    // Otherwise a completion between the last poll and the arming would wait for the next event.
     // flush(), not poll(): a thread that polls right now may have looked before that completion
     // came.
     const bool armed = arm();

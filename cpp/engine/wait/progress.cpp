@@ -34,7 +34,7 @@ void Progress::start() {
 
 Progress::~Progress() {
   if (generation_ != fork_generation()) {
-    new std::thread(std::move(thread_));  // it runs in the parent, and there is nothing to join
+    new std::thread(std::move(thread_));  // it runs in the parent: nothing to join
     return;
   }
   stop();
@@ -56,7 +56,7 @@ void Progress::stop() {
   }
   bell_.ring();
   if (thread_.joinable()) thread_.join();
-  std::vector<Task> late;  // they may hold what holds this object
+  std::vector<Task> late;  // they may own the owner of this object
   const std::lock_guard lock(mutex_);
   stopped_ = true;
   late.swap(tasks_);
@@ -92,12 +92,12 @@ bool Progress::run_tasks() {
     for (Task& task : tasks) {
       try {
         task();
-      } catch (const std::exception& error) {  // the others are carried out
+      } catch (const std::exception& error) {  // the other tasks still run
         report({"progress thread: ", error.what()});
       }
     }
     if (!stopping) return true;
-    // Tasks may leave others, and the ring for those may have been read with the ring to stop.
+    // Tasks may add others, whose ring may have been read together with the ring to stop.
     if (tasks.empty()) return false;
   }
 }
@@ -111,7 +111,7 @@ void Progress::loop() {
       const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout);
       for (int i = 0; i < count; ++i) {
         const epoll_event& event = events[static_cast<std::size_t>(i)];
-        // A handler called before may have unwatched this one; and one may unwatch itself.
+        // An earlier handler may have unwatched this one, and a handler may unwatch itself.
         const auto found = handlers_.find(event.data.fd);
         if (found == handlers_.end()) continue;
         const std::shared_ptr<Handler> handler = found->second;

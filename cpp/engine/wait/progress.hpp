@@ -1,6 +1,5 @@
-// The one thread of an Endpoint: it waits for descriptors, runs what other threads hand to it, and
-// does what is due. Everything about control connections happens on it, so that none of that needs
-// a lock.
+// The one thread of an Endpoint: it waits for descriptors, runs tasks of other threads, and does
+// periodic work. Everything about control connections happens on it, so none of that needs a lock.
 #pragma once
 
 #include <chrono>
@@ -23,23 +22,22 @@ class Progress {
   using Handler = std::function<void(std::uint32_t epoll_events)>;
   using Idle = std::function<std::chrono::milliseconds()>;
 
-  // idle runs before each wait and says how long the wait may last. Throws Error when the process
+  // idle runs before each wait and returns how long the wait may last. Throws Error if the process
   // is out of descriptors.
   explicit Progress(Idle idle);
   ~Progress();  // stops and joins, unless the thread belongs to another process (fork)
 
-  // Starts the thread, once everything that it uses is there: this object has been put where idle
-  // looks for it, and what is watched from the first moment is. Throws Error when the process is
-  // out of threads.
+  // Starts the thread. Call it once everything that the thread uses exists: idle can find this
+  // object, and the first descriptors are watched. Throws Error if the process is out of threads.
   void start();
 
-  // From any thread, in order of the calls. Tasks handed over before stop() still run, later ones
-  // are destroyed.
+  // From any thread, in the order of the calls. Tasks added before stop() still run; later ones are
+  // destroyed.
   void run(Task task);
   void stop();
   bool on_thread() const noexcept { return std::this_thread::get_id() == thread_.get_id(); }
 
-  // On the progress thread only, or before start(). watch() throws Error when the system watches no
+  // On the progress thread only, or before start(). watch() throws Error if the system cannot watch
   // more descriptors.
   void watch(int fd, std::uint32_t epoll_events, Handler handler);
   void change(int fd, std::uint32_t epoll_events);

@@ -25,7 +25,7 @@ Transfer::~Transfer() {
     return;
   }
   if (counted_) record_.end("refused");
-  uncount(/*failed=*/true);  // begun in vain
+  uncount(/*failed=*/true);  // begun, but refused
 }
 
 std::uint64_t Transfer::result() const {
@@ -34,8 +34,8 @@ std::uint64_t Transfer::result() const {
   failure_->raise();
 }
 
-// Once for each peer and route. Of a peer that is lost the log has a sentence anyway, and what an
-// earlier error has cut off is for who asks or asked for that one.
+// Once for each peer and route. The loss of a peer is logged elsewhere, and a flushed request is a
+// consequence of an error that another transfer reports.
 void Transfer::tell_unheard() const noexcept {
   if (!failure_ || !handed_out_ || heard_.load(std::memory_order_relaxed)) return;
   RouteStats* stats = route_ ? route_->stats.get() : nullptr;
@@ -43,9 +43,9 @@ void Transfer::tell_unheard() const noexcept {
   if (failure_->kind == Failure::Kind::verbs && failure_->code == IBV_WC_WR_FLUSH_ERR) return;
   if (stats->told_failure.exchange(true)) return;
   log(Level::warning, "transfer", [&] {
-    return "a Transfer has failed, and the program has dropped it without wait(), which raises "
+    return "a Transfer failed, and the program dropped it without wait(), which raises "
            "such errors: " +
-           failure_->message + ". More of them with this peer by this route are not told here";
+           failure_->message + ". Further ones with this peer by this route are not logged";
   });
 }
 
@@ -57,7 +57,7 @@ void Transfer::fail(Failure failure) noexcept {
 void Transfer::begin_range(const trace::Tool& tool, Operation operation,
                            const std::string& peer) noexcept {
   if (range_.begun()) return;
-  std::array<char, 256> name;  // a longer one ends there
+  std::array<char, 256> name;  // longer names are cut
   const auto index = static_cast<std::size_t>(operation);
   std::snprintf(name.data(), name.size(), "%s %llu B %s %s by %s", kVerbs[index],
                 static_cast<unsigned long long>(nbytes_), kSides[index], peer.c_str(),
@@ -104,9 +104,9 @@ void Transfer::uncount(bool failed) noexcept {
 }
 
 void Transfer::drop() noexcept {
-  // acq_rel: what every dropper wrote (result, failure) is seen by the one that completes.
+  // acq_rel: the thread that completes sees what every other one wrote (result, failure).
   if (holds_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  kept_.reset();  // before done: a waiter may count on its memory being released
+  kept_.reset();  // before done: a waiter may expect its memory to be released
   kept_more_.clear();
   uncount(failed());
   range_.end();

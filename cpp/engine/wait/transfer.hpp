@@ -1,4 +1,4 @@
-// One asynchronous operation: what a caller of write, read, send, ... holds in hand.
+// One asynchronous operation: returned to the caller of write, read, send, ...
 #pragma once
 
 #include <atomic>
@@ -23,7 +23,7 @@ namespace zerohop::engine {
 
 class Transfer {
  public:
-  // poller: null where end_at_once() is to follow.
+  // poller: null if end_at_once() follows.
   Transfer(std::shared_ptr<Poller> poller, std::uint64_t nbytes, std::shared_ptr<const Route> route)
       : poller_(std::move(poller)), nbytes_(nbytes), route_(std::move(route)) {}
   ~Transfer();
@@ -36,33 +36,33 @@ class Transfer {
   const std::shared_ptr<const Route>& shared_route() const noexcept { return route_; }
   const Times& times() const noexcept { return times_; }
 
-  // After done(): the old value of an atomic, the bytes that arrived by recv, else 0. Throws what
-  // ended the transfer, if anything did.
+  // After done(): the old value of an atomic, the bytes received by recv, else 0. Throws the error
+  // that ended the transfer, if any.
   std::uint64_t result() const;
-  // To the program, which may never ask what became of it: then a failure goes to the log.
+  // Returned to the program, which may never check the result: then a failure is logged.
   void hand_out() noexcept { handed_out_ = true; }
-  // Its failure, by one who raises or reports it.
+  // The failure has been raised or reported.
   void note_heard() const noexcept { heard_.store(true, std::memory_order_relaxed); }
 
   void poll() const noexcept {
     if (!done()) poller_->poll();
   }
-  // False when the deadline passed first: the transfer goes on.
+  // False if the deadline passed first: the transfer goes on.
   bool wait(const Deadline& deadline) {
     return done() || poller_->wait([this] { return done(); }, deadline);
   }
 
-  // As Done::on_set() and forget().
+  // See Done::on_set() and forget().
   Done::Id on_done(std::function<void()> callback) { return done_.on_set(std::move(callback)); }
   void forget(Done::Id id) noexcept { done_.forget(id); }
 
   // --- for the engine ---
 
-  // The transfer is done when every hold is dropped; the maker has the first one. keep() makes
-  // memory live and stay registered until then.
+  // The transfer is done when every hold is dropped; the maker has the first one. keep() keeps
+  // memory alive and registered until then.
   void hold() noexcept { holds_.fetch_add(1, std::memory_order_relaxed); }
   void drop() noexcept;
-  // Instead of the first drop(), where nobody else knows of it yet and nothing is counted or kept.
+  // Replaces the first drop() if no other thread knows the transfer and nothing is counted or kept.
   void end_at_once() noexcept {
     range_.end();
     times_.end();
@@ -76,36 +76,36 @@ class Transfer {
       kept_more_.push_back(std::move(owner));
     }
   }
-  // All that is kept; for the thread that will end the transfer.
+  // Everything that is kept; for the thread that will end the transfer.
   std::vector<std::shared_ptr<const void>> kept() const {
     auto all = kept_more_;
     all.push_back(kept_);
     return all;
   }
-  // Set by its maker: a word by which a stream sees that it is done.
+  // Set by its maker: a word in which a stream sees that it is done.
   void set_mark(gpu::Mark mark) { mark_ = std::move(mark); }
   const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
-  // Among the transfers of its route, until it ends. To be called before others can end it.
+  // Counts it among the transfers of its route until it ends. Call it before others can end it.
   void count(Operation operation, const std::string& peer) noexcept;
-  // Is shown as a range of time, until it ends, to a tool that listens, and
-  // recorded. Likewise; count() does it, too.
+  // Shows it to a listening tool as a time range until it ends, and records it. Call it before
+  // others can end it; count() does this, too.
   void show(Operation operation, const std::string& peer) noexcept {
     if (!route_->stats->told.load(std::memory_order_relaxed)) tell_route(peer);
     if (trace::records()) record(operation, peer);
     if (const trace::Tool* tool = trace::tool()) begin_range(*tool, operation, peer);
   }
-  // The first failure is the one reported; those that follow from it are not.
+  // The first failure is reported; those that follow from it are not.
   void fail(Failure failure) noexcept;
-  // From now on a device, a GPU or a CPU moves it.
+  // A device, a GPU or a CPU has started to move it.
   void note_begun() noexcept { times_.begin(); }
   // Part of the data has been placed: a later failure leaves the destination changed.
   void note_progress() noexcept { progressed_.store(true, std::memory_order_relaxed); }
   bool progressed() const noexcept { return progressed_.load(std::memory_order_relaxed); }
-  // All of the data has been placed, and only a notification is left to a device.
+  // All of the data has been placed; only a device's notification is missing.
   void note_placed() noexcept { placed_ = nbytes_ > 0; }
   bool placed() const noexcept { return placed_; }
-  // Several rails move it: what is known of one share is not known of all.
+  // Several rails move it: the state of one share says nothing about the others.
   void set_striped() noexcept { striped_ = true; }
   bool striped() const noexcept { return striped_; }
   const Failure* failure() const noexcept {

@@ -13,14 +13,14 @@
 namespace zerohop::engine {
 namespace {
 
-// A GPU that failed writes no word: the driver is asked so often whether it did.
+// A failed GPU writes no word, so the driver is queried at this interval.
 constexpr std::chrono::milliseconds kBetweenQueries{1};
-// A peer is lost within five seconds, four of which its silence may take.
+// Loss of a peer is reported within five seconds; detecting its silence may take four.
 constexpr std::chrono::seconds kWhenCutOff{1};
-// Under way at once: a stream takes about a thousand operations before the driver makes its caller
-// wait, for as long as it likes.
+// Copies under way at once: a stream holds about a thousand operations; beyond that the driver
+// blocks its caller indefinitely.
 constexpr int kMost = 300;
-// Under way, from which on another one is one of many.
+// With this many under way, another one counts as one of many.
 constexpr int kMany = 4;
 
 Failure copy_failure(const driver::Cuda& cuda, driver::CudaResult error) {
@@ -59,7 +59,7 @@ GpuCopies::~GpuCopies() {
     }
     if (own && entry.in_order && entry.lane->stream.query() == driver::kCudaSuccess) continue;
     if (!entry.in_order) entry.lane->stream.leave_behind();
-    new auto(std::move(entry.work.kept));  // CUDA does not survive fork(), nor end what hangs
+    new auto(std::move(entry.work.kept));  // leaked after fork(), or if a copy hangs
   }
 }
 
@@ -90,13 +90,13 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
   const Place place = entry.begin();
   if (place->work.notifies) notifies_.fetch_add(1, std::memory_order_release);
   if (place->lane && place->in_order) place->lane->in_order.fetch_add(1);
-  const bool is_plain = !place->work.finish;  // from the next on it may be gone
+  const bool is_plain = !place->work.finish;  // read first: after the splice it may be gone
   {
     const std::lock_guard lock(mutex_);
     arrivals_.splice(arrivals_.end(), entry);
     arrived_.store(true, std::memory_order_release);
   }
-  const int others = pending_.fetch_add(1);  // before looks() is asked
+  const int others = pending_.fetch_add(1);  // before asking looks()
   const bool looks = is_plain ? poller_->looks_soon() : poller_->looks();
   if ((others == 0 || is_first) && !looks) look_();
   if (others >= kMany && is_plain) poller_->note_begun();
@@ -105,12 +105,12 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
 
 void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   wait_for_room(deadline);
-  // Not by try_lock_until(), which ThreadSanitizer does not know.
+  // Not try_lock_until(), which ThreadSanitizer does not support.
   bool locked = false;
   const auto turn = [&] { return (locked = submission_.try_lock()) || is_cut_off(); };
   if (!poller_->wait(turn, deadline)) throw_no_room();
   if (!locked) throw_cut_off();
-  const Waker wake{*poller_};  // once unlocked
+  const Waker wake{*poller_};  // runs after the unlock
   const std::lock_guard submission(submission_, std::adopt_lock);
   if (is_cut_off()) throw_cut_off();
   const std::shared_ptr<Lane> lane = lane_of(copy.device);
@@ -120,7 +120,7 @@ void GpuCopies::begin(const Copy& copy, Work work, const Deadline& deadline) {
   Entries entry;
   entry.emplace_back(lane, !copy.stream, std::move(work));
   const Place place = put(std::move(entry));
-  transfer->note_begun();  // given to the GPU, which may have other work first
+  transfer->note_begun();  // given to the GPU, which may do other work first
   try {
     place->ticket = give(*lane, copy, deadline);
   } catch (...) {
@@ -143,15 +143,15 @@ gpu::Ticket GpuCopies::give(Lane& lane, const Copy& copy, const Deadline& deadli
                      copy.stream.value_or(stream.own()), deadline);
 }
 
-// A notification follows the data of every call before it, but for those in other streams.
+// A notification follows the data of all earlier calls, except those in other streams.
 void GpuCopies::order_behind_lanes(const Copy& copy) {
   for (const auto& [ordinal, lane] : lanes_) {
     if (lane->in_order.load() > 0) lane->stream.precede(*copy.stream);
   }
 }
 
-// What was put into a stream of the program is known to have ended once the lane's own stream,
-// which is put behind it, has.
+// Work put into a stream of the program has ended once the lane's own stream, ordered behind it,
+// has.
 void GpuCopies::break_off(Place place, const Copy& copy) noexcept {
   const std::lock_guard polling(polling_);
   if (copy.stream) {
@@ -159,10 +159,10 @@ void GpuCopies::break_off(Place place, const Copy& copy) noexcept {
       place->lane->stream.follow(*copy.stream);
     } catch (const CudaError&) {
       place->lane->stream.leave_behind();
-      new auto(std::move(place->work.kept));  // nobody will ever know when it has ended
+      new auto(std::move(place->work.kept));  // when it ends is unknowable
     }
   }
-  place->work.transfer = nullptr;  // the caller has the exception
+  place->work.transfer = nullptr;  // the exception reports it
   place->work.finish = nullptr;
   place->state.store(State::broken, std::memory_order_release);
 }
@@ -175,7 +175,7 @@ void GpuCopies::follow(Work work, const Deadline& deadline) {
   put(std::move(entry));
 }
 
-// Polling must not take this lock over and over: a caller that posts would wait for it.
+// Polling must not take this lock repeatedly: a caller that posts would wait for it.
 void GpuCopies::take_arrivals() noexcept {
   if (!arrived_.load(std::memory_order_acquire)) return;
   const std::lock_guard lock(mutex_);
@@ -212,7 +212,7 @@ driver::CudaResult GpuCopies::ask(const Entry& entry, Clock::time_point now) noe
   if (entry.state == State::begun && lane.stream.done(entry.ticket)) return driver::kCudaSuccess;
   if (now - lane.asked < kBetweenQueries) return driver::kCudaErrorNotReady;
   driver::CudaResult result = lane.stream.query();
-  // That its own stream has ended says nothing of the program's.
+  // The end of the lane's own stream says nothing about the program's stream.
   const bool elsewhere = !entry.in_order && entry.state == State::begun;
   if (elsewhere && result == driver::kCudaSuccess) result = driver::kCudaErrorNotReady;
   if (result == driver::kCudaErrorNotReady) lane.asked = now;
@@ -226,7 +226,7 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
   Entry& entry = over.front();
   if (entry.lane && entry.in_order) entry.lane->in_order.fetch_sub(1);
   if (entry.lane && entry.state == State::begun) entry.lane->stream.give_back(entry.ticket);
-  entry.work.kept = {};  // before others can know that it is done
+  entry.work.kept = {};  // before others see that it is done
   if (entry.work.transfer && result != driver::kCudaSuccess) {
     entry.work.transfer->fail(copy_failure(entry.lane->stream.device().cuda(), result));
     entry.work.transfer->drop();
@@ -236,7 +236,7 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
     entry.work.transfer->drop();
   }
   if (entry.work.notifies) notifies_.fetch_sub(1, std::memory_order_release);
-  over.clear();  // before others can know that nothing is pending
+  over.clear();  // before others see that none is pending
   pending_.fetch_sub(1, std::memory_order_release);
   poller_->wake();
   return next;

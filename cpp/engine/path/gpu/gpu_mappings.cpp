@@ -17,7 +17,7 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr Deadline::Seconds kMappingPatience{10};  // with a thread that maps the same chunk
+constexpr Deadline::Seconds kMappingPatience{10};  // waiting for a thread that maps the same chunk
 
 UniqueFd duplicate(const UniqueFd& descriptor) {
   if (!descriptor) return {};
@@ -79,10 +79,10 @@ shm::LocalSession::Opened GpuMappings::ask(shm::LocalSession& session, std::uint
                                            std::uint64_t address, const Deadline& deadline) {
   auto opened = session.open(key, address, deadline);
   if (!opened.mapping) {
-    throw RouteUnavailable("its owner has closed that memory, or never gave it");
+    throw RouteUnavailable("its owner closed that memory, or never shared it");
   }
   if (!opened.exported || !opened.mapping->covers(address, address + 1)) {
-    throw RouteUnavailable("it leaves the range that its key opens");
+    throw RouteUnavailable("it exceeds the range of its key");
   }
   return opened;
 }
@@ -111,7 +111,7 @@ void GpuMappings::map(Spot& spot, const shm::LocalSession& session,
                       const std::shared_ptr<const gpu::Device>& device) {
   const gpu::ChunkExport chunk = gpu::from_handle(exported.handle, duplicate(exported.descriptor));
   if (chunk.extent.begin != exported.begin || chunk.extent.end != exported.end) {
-    throw ProtocolError("a process of this host describes GPU memory as no correct one does");
+    throw ProtocolError("a process of this host sent a malformed description of GPU memory");
   }
   const auto& [bytes] = chunk.gpu;
   Chunk name{device->ordinal(), {}, chunk.buffer_id};

@@ -1,4 +1,4 @@
-// GPU memory of one process of this host, chunk by chunk, mapped for GPUs of this one.
+// GPU memory of another process of this host, mapped chunk by chunk for GPUs of this one.
 #pragma once
 
 #include <array>
@@ -21,48 +21,47 @@ namespace zerohop::engine {
 
 class GpuMappings {
  public:
-  // A chunk of an exposure, and where it is.
+  // A chunk of an exposure, and its mapping.
   struct Spot {
     std::shared_ptr<const shm::RemoteMapping> mapping;
     std::shared_ptr<const gpu::PeerMemory> memory;
-    gpu::PeerLink link;  // to the GPU that it lies on
+    gpu::PeerLink link;  // to the GPU that holds it
   };
   using Place = std::shared_ptr<const Spot>;
   using Places = ShortList<Place, 2>;
 
-  // The chunks that `extent` of that exposure lies across, in order: mapped for `device` at the
-  // first time, and remembered. Throws what shm::LocalSession::open() throws, RouteUnavailable
-  // where the extent leaves the exposure or it is no more, and where `device` cannot reach the
-  // memory.
+  // The chunks that `extent` of that exposure covers, in order: mapped for `device` at the first
+  // use, then remembered. Throws as shm::LocalSession::open() does, and RouteUnavailable if the
+  // extent exceeds the exposure, the exposure has ended, or `device` cannot access the memory.
   Places reach(shm::LocalSession& session, std::uint64_t key, const Extent& extent,
                const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
-  // The same where all of them are remembered; else none.
+  // The same if all of them are remembered; otherwise empty.
   Places known(std::uint64_t key, const Extent& extent, int ordinal) const;
 
-  // The GPU that the chunk around `address` lies on. Throws as reach() does.
+  // The GPU that holds the chunk around `address`. Throws as reach() does.
   static driver::CudaUuid gpu_of(shm::LocalSession& session, std::uint64_t key,
                                  std::uint64_t address, const Deadline& deadline);
 
-  // Lets go of what its owner exposes no more: as long as it is mapped, the GPU's memory is not
-  // free. To be called now and then. Returns how many exposures it looked at: those that ended.
+  // Unmaps what its owner no longer exposes, as the GPU's memory is not freed while mapped. Call it
+  // periodically. Returns how many exposures it looked at: only those that ended.
   std::size_t sweep(const shm::LocalSession& session);
-  // What is mapped now: how many chunks, and their bytes, by the GPU of this process.
+  // The number of chunks mapped now and their bytes, by the GPU of this process.
   struct Mapped {
     std::uint64_t chunks = 0;
     std::uint64_t nbytes = 0;
   };
   std::map<int, Mapped> mapped() const;
-  void clear();  // lets go of everything; copies under way keep what they use
+  void clear();  // drops everything; copies under way keep what they use
 
  private:
   using Where = std::tuple<std::uint64_t, int, std::uint64_t>;  // key, ordinal, begin
   using All = std::map<Where, Place>;
-  // Exposures share the chunks that they lie in: ordinal, GPU, buffer id.
+  // Exposures share the chunks that hold them: ordinal, GPU, buffer id.
   using Chunk = std::tuple<int, std::array<unsigned char, 16>, std::uint64_t>;
 
   std::size_t take_ended(const shm::LocalSession& session, std::vector<All::node_type>& ended);
   void forget_unmapped();
-  Place find(int ordinal, std::uint64_t key, std::uint64_t address) const;  // null: not known
+  Place find(int ordinal, std::uint64_t key, std::uint64_t address) const;  // null: unknown
   Place open(shm::LocalSession& session, std::uint64_t key, std::uint64_t address,
              const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
   // Sets the memory and the link.
@@ -81,7 +80,7 @@ class GpuMappings {
   All places_;
   std::uint64_t struck_seen_ = 0;
   std::map<Chunk, std::weak_ptr<const gpu::PeerMemory>> mapped_;
-  std::size_t next_sweep_ = 64;  // entries at which those of what is gone are swept out
+  std::size_t next_sweep_ = 64;  // number of entries at which dead ones are removed
 };
 
 }  // namespace zerohop::engine

@@ -8,11 +8,11 @@
 namespace zerohop::engine {
 namespace {
 
-// A tag is the writer's number above the count of what it has put into that slot.
+// A tag is the writer's number above the count of its puts into that slot.
 constexpr std::uint32_t kWriters = gpu::kForCpuAlone / gpu::kFirstTag - 1;
 constexpr std::uint32_t kCounts = gpu::kFirstTag;
 
-// Counted among those whose notes wake nobody.
+// Counts itself among the writers whose notes wake no thread.
 class Silent {
  public:
   Silent(std::shared_ptr<shm::LocalSession> session, BoardPages& pages)
@@ -30,8 +30,8 @@ class Silent {
 
 std::uint32_t next_writer(BoardPages& pages) { return 1 + pages.writers.fetch_add(1) % kWriters; }
 
-// Where `device` has the mirrors of all slots, and what is to be kept meanwhile. Throws what
-// GpuMappings::reach() throws, and RouteUnavailable.
+// The address of the mirrors of all slots for `device`; adds to `kept` what must stay alive. Throws
+// as GpuMappings::reach() does, and RouteUnavailable.
 std::uint64_t reach_mirrors(const std::shared_ptr<shm::LocalSession>& session,
                             GpuMappings& mappings, const std::shared_ptr<const gpu::Device>& device,
                             std::vector<std::shared_ptr<const void>>& kept,
@@ -55,12 +55,12 @@ bool settle_mirrors(BoardPages::Mirrors& mirrors) {
 void GpuNotifier::enter(const std::shared_ptr<shm::LocalSession>& session,
                         const std::shared_ptr<const gpu::Device>& device) {
   board_ = {};
-  board_.session = session;  // once: where it fails it would fail again
+  board_.session = session;  // only once: another try would fail again
   try {
     board_.pages = std::make_shared<const gpu::RegisteredPages>(
         device, session, session->board(), sizeof(BoardPages), "a notification board");
   } catch (const Error&) {
-    return;  // then the CPU notifies, once it sees that the GPU has copied
+    return;  // the CPU notifies once it sees that the GPU has copied
   }
   auto& pages = *reinterpret_cast<BoardPages*>(session->board());
   board_.writer = next_writer(pages);
@@ -99,11 +99,11 @@ GpuNotifier::Place GpuNotifier::place(const std::shared_ptr<shm::LocalSession>& 
     const auto places = mirror_of(address, pages.mirrors, *session, mappings, device, deadline);
     const GpuMappings::Place& mirror = places.front();
     place.mirror = {{mirror->mapping, mirror}, shm::LocalSession::hold(session, *mirror->mapping)};
-    // Asked behind the hold: either this sees the end, or the owner the hold.
+    // Checked after the hold: either this sees the end, or the owner sees the hold.
     if (session->refusal(mirror->mapping.get()) != shm::Copied::all) return {};
     place.put.mirror = mirror->memory->at(address);
   } catch (const Error&) {
-    return {};  // the same
+    return {};  // likewise
   }
   return place;
 }
@@ -143,10 +143,10 @@ KernelNotes GpuNotifier::for_kernels(const std::shared_ptr<shm::LocalSession>& s
     found.mirrors = reach_mirrors(session, mappings, device, found.kept, deadline);
   } else if (hearers == Hearers::kernels) {
     throw RouteUnavailable(
-        "the peer keeps no notifications in the memory of its GPU: have it register an array of "
-        "that GPU before others write there, or let the CPU hear, too");
+        "the peer keeps no notifications in the memory of its GPU: let it register an array of "
+        "that GPU before others write there, or notify the CPU as well");
   }
-  // Without mirrors its kernels look at the board.
+  // Without mirrors the peer's kernels read the board.
   if (hearers == Hearers::kernels) return found;
   found.notes = reinterpret_cast<std::uintptr_t>(&pages.notes[0]);
   found.kept.push_back(std::make_shared<const Silent>(session, pages));

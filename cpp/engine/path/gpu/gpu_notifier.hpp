@@ -1,4 +1,4 @@
-// Has GPUs of this process put notes into a Peer's board, and their mirrors.
+// Lets GPUs of this process put notes into a Peer's board, and into its mirrors.
 #pragma once
 
 #include <cstdint>
@@ -20,33 +20,33 @@ namespace zerohop::engine {
 class GpuNotifier {
  public:
   struct Place {
-    gpu::CopyStream::Put put;  // slot 0: that GPU cannot
-    // Both until it has been put.
+    gpu::CopyStream::Put put;  // slot 0: that GPU cannot put
+    // Keep both until the note has been put.
     std::shared_ptr<const gpu::RegisteredPages> pages{};
     GpuReach::Held mirror{};
   };
-  // For a GPU to put `value` into a slot of the board that `session`, which has been entered, maps.
-  // mappings: of the same Peer. deadline(): of the first time, when it has to be asked.
+  // For a GPU to put `value` into a slot of the board mapped by `session`, which has been entered.
+  // mappings: of the same Peer. deadline(): for the first use, which sends a request to the owner.
   Place place(const std::shared_ptr<shm::LocalSession>& session, GpuMappings& mappings,
               const std::shared_ptr<const gpu::Device>& device, std::uint32_t slot,
               std::uint32_t value, const std::function<Deadline()>& deadline);
 
-  // The same for kernels of the program, which put notes by themselves. Throws RouteUnavailable
-  // where they cannot, or nobody among `hearers` would hear.
+  // The same for kernels of the program, which put notes themselves. Throws RouteUnavailable if
+  // they cannot, or if the notes would reach none of `hearers`.
   KernelNotes for_kernels(const std::shared_ptr<shm::LocalSession>& session, GpuMappings& mappings,
                           const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
                           const Deadline& deadline);
 
-  void leave() noexcept;  // lets go of the board
+  void leave() noexcept;  // releases the board
 
  private:
-  // For good, with one session.
+  // Stays the same for one session.
   struct Board {
     std::weak_ptr<shm::LocalSession> session;
-    std::shared_ptr<const gpu::RegisteredPages> pages;  // null: no GPU reaches it
+    std::shared_ptr<const gpu::RegisteredPages> pages;  // null: no GPU can access it
     bool has_mirrors = false;
     std::uint32_t writer = 0;
-    std::uint32_t first = 0;                                    // count of each slot, random
+    std::uint32_t first = 0;  // start of each slot's count, random
     std::unordered_map<std::uint32_t, std::uint32_t> counts{};  // of the notes put, by slot
   };
   void enter(const std::shared_ptr<shm::LocalSession>& session,

@@ -10,10 +10,10 @@
 namespace zerohop::engine {
 namespace {
 
-// Another thread that page-locks the same pages takes no longer, as a rule.
+// Time for another thread that page-locks the same pages; it rarely takes longer.
 constexpr double kMoment = 1.0;
 
-// Of pages that a GPU copies.
+// For pages copied by a GPU.
 class PageSource : public gpu::PieceSource {
  public:
   PageSource(const Pages& pages, const GpuReach& reached, bool is_write)
@@ -34,7 +34,7 @@ class PageSource : public gpu::PieceSource {
 
   PageRuns runs_;
   GpuRanges ranges_;
-  Run run_{};  // what is left of it
+  Run run_{};  // the rest of it
 };
 
 }  // namespace
@@ -53,21 +53,21 @@ std::map<int, GpuMappings::Mapped> GpuPath::mapped() const {
   return gpus_ ? gpus_->mapped() : std::map<int, GpuMappings::Mapped>{};
 }
 
-// Which GPU copies: that of the local array; for one of the host the GPU of the stream, else one
-// that is chosen.
+// Chooses the GPU that copies: that of the local array; for a host array the GPU of the stream,
+// otherwise any suitable one.
 GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
                         const Neighbour::Patience& patience) const {
   if (!gpus_) return {.session = nullptr, .reason = local_->why_not()};
   const auto& [local, remote] = pair;
   if (!touch_gpus({&pair, 1})) {
     return {.session = nullptr,
-            .reason = "of the pairs some lie in host memory: move those by a call of their own"};
+            .reason = "some of the pairs lie in host memory: move those by a call of their own"};
   }
   if (remote->local_key == 0) {
     return {
         .session = nullptr,
         .reason =
-            "its owner keeps the remote memory from being mapped, as it can be revoked (a Grant)"};
+            "its owner does not let the remote memory be mapped, as it can be revoked (a Grant)"};
   }
   const auto device = local->pinned()->device;
   GpuReach reached;
@@ -87,11 +87,11 @@ GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
   return reached;
 }
 
-// Sets where the GPU finds the local array, or the reason why it does not.
+// Sets where the GPU finds the local array, or the reason why it cannot.
 void GpuPath::reach_local(GpuReach& reached, const Memory& local,
                           const Neighbour::Patience& patience) {
   reached.local.clear();
-  if (!local.on_host()) return reached.local.push_back({});  // anywhere, as it lies
+  if (!local.on_host()) return reached.local.push_back({});  // a GPU array: any range, unshifted
   try {
     const Deadline until = Deadline::after(Deadline::Seconds(std::min(patience.seconds, kMoment)));
     const auto ranges =
@@ -102,7 +102,8 @@ void GpuPath::reach_local(GpuReach& reached, const Memory& local,
   }
 }
 
-// The GPU that makes all copies of one call. Why not; empty: it is that one.
+// Sets the GPU that makes all copies of one call. Returns why another GPU is needed; empty:
+// success.
 std::string GpuPath::take_device(Move& move, const std::shared_ptr<const gpu::Device>& device) {
   if (move.device && move.device->ordinal() != device->ordinal()) {
     return "the arrays lie on several GPUs: move each by a call of its own";
@@ -111,24 +112,24 @@ std::string GpuPath::take_device(Move& move, const std::shared_ptr<const gpu::De
   return "";
 }
 
-// Null, with the reason, where a device has to.
+// Null, with the reason, if a device must move it.
 Transferring GpuPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                            const TransferOptions& options, std::string& reason) {
   if (!gpus_) return reason = local_->why_not(), nullptr;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   const Neighbour::Patience patience = local_->patience(options);
   Move move;
-  GpuReach reached;  // of the pair before, and its key
+  GpuReach reached;  // of the previous pair, with its key
   std::uint64_t key = 0;
   for (const Pair& pair : pairs) {
     state_->check(pair, needed_by(opcode));
     const auto& [local, remote] = pair;
     auto pinned = local->pinned();
-    if (remote->layout.count() == 0) {  // but for its place in a stream
+    if (remote->layout.count() == 0) {  // matters only for its place in a stream
       if (!move.device) move.device = pinned->device;
       continue;
     }
-    // Both sides are asked anew only where the pair leaves what was found for the one before.
+    // Looks up a side again only if the pair lies outside what was found for the previous one.
     if (remote->local_key != key || !GpuReach::covers(reached.remote, remote->layout.extent())) {
       reached = reach(pair, options.stream, patience);
       key = remote->local_key;
@@ -196,7 +197,7 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   }
   if (local_->copies_queued() || staged_->device_work().pending) return nullptr;
   GpuReach::Held held{{place->mapping, place}, shm::LocalSession::hold(session, *place->mapping)};
-  // Asked behind the hold: either this sees the end, or the owner the hold.
+  // Checked after the hold: either this sees the end, or the owner sees the hold.
   if (session->refusal(place->mapping.get()) != shm::Copied::all) return nullptr;
   const std::uint64_t there = place->memory->at(run.b_address);
   const gpu::CopyPiece range{.from = is_write ? run.a_address : there,
@@ -215,7 +216,7 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   return transfer;
 }
 
-// For what is found.
+// For memory already reached.
 Transferring GpuPath::begin(ibv_wr_opcode opcode, Move&& move,
                             std::shared_ptr<shm::LocalSession> session,
                             const TransferOptions& options, std::string& reason) {
@@ -223,23 +224,24 @@ Transferring GpuPath::begin(ibv_wr_opcode opcode, Move&& move,
   if (!move.device) streams_->wait(options, until);
   if (!session) return reason = "its process does not answer", nullptr;
   if (!local_->wait_for_devices(options)) {
-    return reason = "a device has earlier work with this peer to do", nullptr;
+    return reason = "a device has earlier work with this peer pending", nullptr;
   }
   local_->wait_for_host_copies(until);
   return begin_copy(opcode, std::move(move), std::move(session), options, until);
 }
 
-// Keeps the owner from taking the memory away as long as the move does. Why not; empty: it does.
+// Keeps the memory from being taken away by its owner during the move. Returns why not; empty:
+// success.
 std::string GpuPath::hold(Move& move, const GpuReach& reached, bool is_write) {
   auto& held = move.kept.mappings;
   for (const auto& part : reached.parts) {
     const shm::RemoteMapping& mapping = *part.mapping;
-    if (is_write && !mapping.writable) return "it is to be read only";
+    if (is_write && !mapping.writable) return "it is read-only";
     if (!held.empty() && held.back().part.mapping == part.mapping) continue;
     held.push_back({part, shm::LocalSession::hold(reached.session, mapping)});
-    // Asked behind the hold: either this sees the end, or the owner the hold.
+    // Checked after the hold: either this sees the end, or the owner sees the hold.
     if (reached.session->refusal(&mapping) != shm::Copied::all) {
-      return "its owner has closed that memory, or ended the connection";
+      return "its owner closed that memory, or ended the connection";
     }
   }
   return "";
@@ -248,7 +250,7 @@ std::string GpuPath::hold(Move& move, const GpuReach& reached, bool is_write) {
 Transferring GpuPath::begin_copy(ibv_wr_opcode opcode, Move&& move,
                                  std::shared_ptr<shm::LocalSession> session,
                                  const TransferOptions& options, const Deadline& until) {
-  if (!move.route) move.route = local_->neighbour()->route(nullptr);  // nothing but a notification
+  if (!move.route) move.route = local_->neighbour()->route(nullptr);  // a notification alone
   auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(move.route));
   NeighbourEnd after{.transfer = transfer, .session = std::move(session), .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
@@ -278,8 +280,8 @@ Transferring GpuPath::begin_copy(ibv_wr_opcode opcode, Move&& move,
   return transfer;
 }
 
-// The GPU puts the notification by itself, right behind its copies, where that cannot overtake
-// others: those that devices carry, and what is to end before.
+// Lets the GPU put the notification itself, right behind its copies, if that cannot overtake
+// earlier work: what devices carry, and copies that must end first.
 void GpuPath::let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                           const Neighbour::Patience& patience) {
   if (move.nbytes == 0 || staged_->device_work().unseen || copies_->notifies()) return;

@@ -1,5 +1,5 @@
-// What GPUs of this process copy for a Peer that is a process of this host: from and to memory of
-// the other process that is mapped for them, and memory of the host that is page-locked.
+// Copies made by GPUs of this process for a Peer on this host: from and to memory of the other
+// process that is mapped for them, and page-locked host memory.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace zerohop::engine {
 
-// Any thread. What it throws: see DevicePath.
+// Any thread. For its exceptions see DevicePath.
 class GpuPath {
  public:
   GpuPath(std::shared_ptr<const PeerState> state, std::shared_ptr<Poller> poller,
@@ -29,23 +29,23 @@ class GpuPath {
         copies_(std::move(copies)),
         streams_(std::move(streams)) {}
 
-  void meet(std::shared_ptr<RouteBook> book);  // once the local path has met the peer
+  void meet(std::shared_ptr<RouteBook> book);  // after the local path has met the peer
 
-  // Null, with the reason, where a device has to.
+  // Null, with the reason, if a device must move it.
   Transferring copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                     const TransferOptions& options, std::string& reason);
   Transferring copy_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options,
                           std::string& reason);
-  // The short way, without any list: one range between GPUs, in a chunk reached before, that nobody
-  // is notified of. Null: not this one.
+  // The short way, without lists: one range between GPUs, in a chunk reached before, without a
+  // notification. Null: not possible.
   Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
   bool pending() const noexcept { return copies_->pending(); }
 
-  // Of a pair of which one array at least lies on a GPU: which GPU copies, and where it finds both.
+  // For a pair with at least one array on a GPU: which GPU copies, and where it finds both.
   using Stream = std::optional<driver::CudaStream>;
   GpuReach reach(const Pair& pair, const Stream& stream, const Neighbour::Patience& patience) const;
-  // For kernels of this process to put, get and notify by themselves, as long as what it keeps is
-  // kept. Throws RouteUnavailable where there is no p2p, CudaError.
+  // Lets kernels of this process put, get and notify by themselves, as long as the returned `kept`
+  // lives. Throws RouteUnavailable without p2p, CudaError.
   KernelReach reach_for_kernels(const Pair& pair, Hearers hearers, double timeout) const;
 
   std::size_t sweep() { return gpus_ ? gpus_->sweep() : 0; }
@@ -56,7 +56,7 @@ class GpuPath {
   struct Move {
     std::shared_ptr<const gpu::Device> device;
     ShortList<gpu::CopyPiece, gpu::FewRanges::kMost> ranges;
-    gpu::PieceSource* pieces = nullptr;  // instead: of a list
+    gpu::PieceSource* pieces = nullptr;  // instead: a list
     GpuCopies::Kept kept;
     std::uint64_t nbytes = 0;
     std::shared_ptr<const Route> route;
@@ -79,7 +79,7 @@ class GpuPath {
   const std::shared_ptr<LocalPath> local_;
   const std::shared_ptr<GpuCopies> copies_;
   const std::shared_ptr<CallStream> streams_;
-  std::unique_ptr<RemoteGpus> gpus_;  // null: the peer is no process of this host
+  std::unique_ptr<RemoteGpus> gpus_;  // null: the peer is not on this host
 };
 
 }  // namespace zerohop::engine

@@ -1,4 +1,4 @@
-// What kernels of the program reach of a Peer by themselves.
+// Direct access of the program's kernels to a Peer.
 #include <stdexcept>
 #include <tuple>
 #include <utility>
@@ -27,10 +27,10 @@ std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<shm::LocalSes
   const shm::RemoteMapping& mapping = *part.mapping;
   auto held = std::make_shared<const GpuReach::Held>(
       GpuReach::Held{.part = std::move(part), .hold = shm::LocalSession::hold(session, mapping)});
-  // Asked behind the hold: either this sees the end, or the owner the hold.
+  // Checked after the hold: either this sees the end, or the owner sees the hold.
   if (session->refusal(&mapping) == shm::Copied::all) return held;
   throw RouteUnavailable(
-      "kernels cannot reach that memory by themselves, because its owner has closed it, or ended "
+      "kernels cannot reach that memory by themselves, because its owner closed it, or ended "
       "the connection");
 }
 

@@ -1,4 +1,4 @@
-// Where ranges of two arrays lie for the GPU that copies between them.
+// The ranges of two arrays, as addresses of the GPU that copies between them.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +10,22 @@
 
 namespace zerohop::engine {
 
-// Addresses [begin, end) of an array as its owner has them. A copy stays inside.
+// Addresses [begin, end) of an array in its owner's address space. A copy stays inside.
 struct GpuSpot {
   std::uint64_t begin = 0;
   std::uint64_t end = UINT64_MAX;
-  std::uint64_t shift = 0;  // to be added for the GPU's address; wraps
+  std::uint64_t shift = 0;  // added to get the GPU's address; wraps
 };
 
 class GpuRanges {
  public:
-  // Of the local array and the remote one: not empty, in order and without gaps; they stay as long
-  // as this does.
+  // Spots of the local and the remote array: not empty, in order, without gaps. They must outlive
+  // this object.
   GpuRanges(std::span<const GpuSpot> local, std::span<const GpuSpot> remote, bool is_write)
       : a_(local), b_(remote), is_write_(is_write) {}
 
-  // Takes off the run, which lies in the spots, what lies in one of each, `most` bytes at most.
+  // Cuts off the front of the run, which lies in the spots: the part within one spot of each, at
+  // most `most` bytes.
   gpu::CopyPiece cut(Run& run, std::uint64_t most) {
     const GpuSpot& a = a_.find(run.a_address);
     const GpuSpot& b = b_.find(run.b_address);

@@ -1,5 +1,4 @@
-// Mapped memory of the host that another process of it has given away, as GPUs of this one reach
-// it.
+// Mapped host memory of another process of this host, as GPUs of this process access it.
 #pragma once
 
 #include <cstddef>
@@ -16,14 +15,14 @@ namespace zerohop::engine {
 // Any thread.
 class HostMappings {
  public:
-  // Of a mapping that is mapped. It stays mapped as long as they are remembered or used.
+  // For an existing mapping, which stays mapped as long as the pages are remembered or used.
   std::shared_ptr<gpu::HostPages> pages(const shm::LocalSession& session,
                                         const std::shared_ptr<const shm::RemoteMapping>& mapping);
 
-  // Lets go of what its owner exposes no more. To be called now and then. Returns how many it
-  // looked at: those, and no others.
+  // Unmaps what its owner no longer exposes. Call it periodically. Returns how many mappings it
+  // looked at: only those.
   std::size_t sweep(const shm::LocalSession& session);
-  void clear();  // lets go of everything; copies under way keep what they use
+  void clear();  // drops everything; copies under way keep what they use
 
  private:
   struct Known {

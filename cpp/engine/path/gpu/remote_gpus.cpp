@@ -13,7 +13,7 @@ namespace {
 
 using DevicePtr = std::shared_ptr<const gpu::Device>;
 
-// The peer's GPU in words, and the addresses of the two where they are two and known.
+// The peer's GPU in words, with the addresses of both GPUs if they differ and are known.
 std::string name_peer(const std::string& remote, const gpu::PeerLink& link) {
   const std::string here = "cuda:" + std::to_string(link.ordinal);  // its name in this process
   switch (link.kind) {
@@ -26,7 +26,7 @@ std::string name_peer(const std::string& remote, const gpu::PeerLink& link) {
          ", which this process has mapped but does not see (CUDA_VISIBLE_DEVICES)";
 }
 
-// What the host's memory goes over.
+// The link to host memory.
 constexpr const char* kToCpu = ", over its link to the CPU (PCIe on most machines)";
 
 std::string how_gpu_copies(const GpuReach& reached, bool local_on_host, const std::string& remote) {
@@ -68,7 +68,7 @@ void set_places(GpuReach& reached, const GpuMappings::Places& places) {
 
 }  // namespace
 
-// What fails of it is the reason.
+// An error in `reach` becomes the reason.
 template <typename Reach>
 GpuReach RemoteGpus::attempt(const Neighbour::Patience& patience, Reach reach) {
   Neighbour::Reached board = neighbour_->reach_board(patience);
@@ -170,7 +170,7 @@ GpuReach RemoteGpus::reach_host(const RemoteMemory& remote, const DevicePtr& dev
   if (!mapped.mapping->pages) {
     reached.reason =
         "the remote array lies in plain memory of its process, which no GPU of this one reaches: "
-        "allocate it by Endpoint.empty(), or have that process read or write from its side";
+        "allocate it by Endpoint.empty(), or let that process read or write from its side";
     return reached;
   }
   const auto pages = hosts_.pages(*reached.session, mapped.mapping);

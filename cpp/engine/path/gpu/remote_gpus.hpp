@@ -1,5 +1,5 @@
-// What GPUs of this process reach of a process of this host: memory of its GPUs, and its memory of
-// the host.
+// How GPUs of this process reach another process of this host: memory of its GPUs, and its host
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -29,9 +29,9 @@ class RemoteGpus {
       : neighbour_(std::move(neighbour)), book_(std::move(book)) {}
 
   using DevicePtr = std::shared_ptr<const gpu::Device>;
-  // Memory of a GPU in one chunk that was reached before, for that GPU of this process.
+  // GPU memory in one chunk reached before, for that GPU of this process.
   struct Way {
-    // What is remembered keeps nothing open or mapped.
+    // Remembering it keeps nothing open or mapped.
     std::weak_ptr<shm::LocalSession> session;
     std::weak_ptr<const GpuMappings::Spot> place;
     std::shared_ptr<const Route> route;
@@ -39,29 +39,29 @@ class RemoteGpus {
   std::shared_ptr<const Way> known(std::uint64_t local_key, int ordinal) const;
   void remember(std::uint64_t local_key, const GpuReach& reached);
 
-  // Memory of a GPU, chunk by chunk, mapped for that GPU of this process. Each sets all but what is
-  // local, and the route.
+  // GPU memory, chunk by chunk, mapped for that GPU of this process. Each sets everything except
+  // the local side and the route.
   GpuReach reach(const RemoteMemory& remote, const DevicePtr& device,
                  const Neighbour::Patience& patience);
-  // ... by one that is chosen: the very one that the memory lies on, where this process sees it.
-  // given: see GpuChoice::table().
+  // ... by a suitable one: the GPU that holds the memory, if this process sees it. given: see
+  // GpuChoice::table().
   GpuReach reach_by_any(const RemoteMemory& remote, const GpuChoice::Table& given,
                         const Neighbour::Patience& patience);
-  // ... by the one of that stream. Throws RouteUnavailable where it has none.
+  // ... by the GPU of that stream. Throws RouteUnavailable if it has none.
   GpuReach reach_by_stream(driver::CudaStream stream, const RemoteMemory& remote,
                            const GpuChoice::Table& given, const Neighbour::Patience& patience);
-  // Memory of the host, page-locked here.
+  // Host memory, page-locked by this process.
   GpuReach reach_host(const RemoteMemory& remote, const DevicePtr& device,
                       const Neighbour::Patience& patience);
 
-  // For a GPU of this process to put a notification into the board.
+  // Lets a GPU of this process put a notification into the board.
   GpuNotifier::Place place_for_gpu(const std::shared_ptr<shm::LocalSession>& session,
                                    const DevicePtr& device, const Message& message,
                                    const Neighbour::Patience& patience) {
     return notifier_.place(session, gpus_, device, message.tag, message.value,
                            [&] { return neighbour_->until(patience); });
   }
-  // For kernels of the program to do so. Throws RouteUnavailable, and what mapping may.
+  // The same for kernels of the program. Throws RouteUnavailable, and mapping errors.
   KernelNotes notes_for_kernels(const std::shared_ptr<shm::LocalSession>& session,
                                 const DevicePtr& device, Hearers hearers,
                                 const Neighbour::Patience& patience) {
@@ -72,7 +72,7 @@ class RemoteGpus {
   std::shared_ptr<const Route> route(const GpuReach& reached, bool local_on_host,
                                      const std::string& remote);
 
-  // As those of Neighbour.
+  // See Neighbour.
   std::size_t sweep();
   void leave() noexcept;
   std::map<int, GpuMappings::Mapped> mapped() const { return gpus_.mapped(); }
@@ -90,12 +90,12 @@ class RemoteGpus {
 
   mutable Mutex<Rank::neighbour> mutex_;                                      // guards all below
   std::map<std::pair<std::uint64_t, int>, std::shared_ptr<const Way>> ways_;  // key and ordinal
-  std::size_t ways_most_ = 64;  // entries at which those of what is gone are swept out
+  std::size_t ways_most_ = 64;  // number of entries at which dead ones are removed
   struct KnownRoute {
-    int copies;          // ordinal of the GPU that does
+    int copies;          // ordinal of the copying GPU
     bool local_on_host;  // the local array
-    int there;           // the peer's GPU as this process calls it
-    std::string remote;  // ... and as the peer does
+    int there;           // ordinal of the peer's GPU in this process
+    std::string remote;  // ... its name at the peer
     std::shared_ptr<const Route> route;
   };
   std::vector<KnownRoute> routes_;  // a few

@@ -10,7 +10,7 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr std::chrono::milliseconds kPause{1};  // before a parked copy is asked again
+constexpr std::chrono::milliseconds kPause{1};  // before a parked copy is tried again
 
 }  // namespace
 
@@ -27,11 +27,11 @@ void CopyQueue::put(const void* peer, Copy copy) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_) throw Error("this Endpoint is closed: make a new one");
-    // Before the copy is put in: who cannot have a thread is told, and nothing is left behind.
+    // Before the copy is added: an error then leaves nothing behind.
     if (!thread_.joinable()) thread_ = start_thread("zh-copy", [this] { run(); });
     if (const auto known = lines_.find(peer); known != lines_.end()) {
       known->second->copies.push_back(std::move(copy));
-      return;  // the thread sees it behind those before
+      return;  // the thread finds it after the earlier ones
     }
     Lines fresh;
     fresh.push_back({.peer = peer, .copies = {}, .again = {}});
@@ -61,13 +61,14 @@ void CopyQueue::run() noexcept {
   }
 }
 
-// Of the line whose turn it is. Nobody else takes it, or its first copy, away meanwhile.
+// Runs a step of the first line in turn. Nothing else removes that line or its first copy
+// meanwhile.
 void CopyQueue::take_step(Lock& lock) noexcept {
   const Lines::iterator line = turns_.begin();
   Copy& copy = line->copies.front();
   lock.unlock();
   const Step step = copy();
-  if (step == Step::done) copy = nullptr;  // and with it what it held
+  if (step == Step::done) copy = nullptr;  // releases what it held
   lock.lock();
   if (step == Step::later) {
     line->again = Clock::now() + kPause;

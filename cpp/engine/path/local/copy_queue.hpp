@@ -1,5 +1,5 @@
-// Copies that take long, made by one thread for all Peers, so that their callers go on meanwhile.
-// Those of one Peer are made one after the other, in their order; Peers take turns, step by step.
+// Long copies, made by one thread for all Peers, so that their callers continue meanwhile. The
+// copies of one Peer run one after the other, in order; Peers take turns, step by step.
 #pragma once
 
 #include <deque>
@@ -22,14 +22,14 @@ class CopyQueue {
 
   enum class Step {
     done,
-    more,   // another step, when it is this Peer's turn again
-    later,  // it cannot go on now: others do, and it is asked again a millisecond later
+    more,   // another step, in this Peer's next turn
+    later,  // it cannot continue now: others go first, and it is tried again a millisecond later
   };
-  using Copy = std::function<Step()>;  // neither throws nor waits
-  // peer: whose order counts. Throws Error when the thread cannot be started, or has been stopped.
+  using Copy = std::function<Step()>;  // must not throw or wait
+  // peer: copies keep order per peer. Throws Error if the thread cannot be started or was stopped.
   void put(const void* peer, Copy copy);
-  // Makes the copies that are left first: they know when they are of no use any more. Not in a
-  // forked child, where the thread is not; nor on the thread itself.
+  // Runs the remaining copies first; they notice when they have become useless. Not in a forked
+  // child, which lacks the thread, nor on the thread itself.
   void stop() noexcept;
 
  private:
@@ -37,7 +37,7 @@ class CopyQueue {
   struct Line {
     const void* peer;
     std::deque<Copy> copies;  // never empty
-    Clock::time_point again;  // of a parked one
+    Clock::time_point again;  // for a parked one
   };
   using Lines = std::list<Line>;
   using Lock = std::unique_lock<Mutex<Rank::copy_queue>>;
@@ -47,11 +47,11 @@ class CopyQueue {
 
   Mutex<Rank::copy_queue> mutex_;  // guards all below
   Condition changed_;
-  Lines turns_;   // whose first copy can go on, the next one first
-  Lines parked_;  // whose first copy cannot; the longest first
+  Lines turns_;   // lines whose first copy can run, in turn
+  Lines parked_;  // lines whose first copy cannot; parked longest first
   std::unordered_map<const void*, Lines::iterator> lines_;  // in either
   bool stopping_ = false;
-  std::thread thread_;  // from the first copy on
+  std::thread thread_;  // started with the first copy
 };
 
 }  // namespace zerohop::engine

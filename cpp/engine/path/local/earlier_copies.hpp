@@ -1,4 +1,4 @@
-// What GPUs copy for a Peer, as far as the CPU's copies have to keep the order with it.
+// A Peer's GPU copies, as seen by the CPU's copies that must keep order with them.
 #pragma once
 
 #include <functional>
@@ -14,10 +14,10 @@ class EarlierCopies {
  public:
   virtual ~EarlierCopies() = default;
   virtual bool pending() const noexcept = 0;
-  // Nothing to copy: `finish`, a notification, is called behind everything that was begun before.
+  // Without data to copy: calls `finish`, a notification, after everything that began before.
   virtual void follow(std::shared_ptr<Transfer> transfer, std::function<void()> finish,
                       const Deadline& deadline) = 0;
-  // The Peer is lost: what does not end in a moment fails with that.
+  // The Peer is lost: copies that do not end within a second fail with `failure`.
   virtual void cut_off(Failure failure) noexcept = 0;
 };
 

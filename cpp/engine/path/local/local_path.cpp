@@ -19,10 +19,10 @@ shm::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& pi
   return copy.session->copy(*piece.mapping, copy.direction, runs, copied);
 }
 
-// How long the page in which two processes share what is being copied may have no room.
+// How long the page of running copies shared by two processes may stay full.
 constexpr Deadline::Seconds kCrowded{1};
 
-// Of the piece that is its turn.
+// Copies from the current piece.
 shm::Copied copy_step(NeighbourCopy& copy) noexcept {
   auto& [begun, at, cursor, nbytes, until] = copy.progress;
   const NeighbourCopy::Piece& piece = copy.pieces[at];
@@ -39,7 +39,7 @@ shm::Copied copy_step(NeighbourCopy& copy) noexcept {
   return outcome;
 }
 
-// From the first time that it is asked on.
+// Whether `most` has passed since the first call.
 bool passed(std::optional<Deadline>& until, Deadline::Seconds most) {
   if (!until) until = Deadline::after(most);
   return until->passed();
@@ -81,11 +81,11 @@ void LocalPath::wait_for_copies(const Deadline& until) const {
       s_.poller->wait([this] { return !s_.gpu_copies->pending() || !s_.state->alive(); }, until);
   s_.state->check_alive();
   if (ended) return;
-  throw TransferTimeout("copies that a GPU makes to or from peer '" + s_.state->name() +
+  throw TransferTimeout("GPU copies to or from peer '" + s_.state->name() +
                         "' did not end in time, so nothing was transferred: give a longer timeout");
 }
 
-// A mapping, or the reason why there is none. Memory without elements needs none.
+// A mapping, or the reason why there is none. Memory without elements needs no mapping.
 Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
   Neighbour::Reached none;
@@ -95,7 +95,7 @@ Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience&
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
     none.reason =
-        "its owner keeps the remote memory from being mapped, as it can be revoked (a Grant)";
+        "its owner does not let the remote memory be mapped, as it can be revoked (a Grant)";
   } else {
     return neighbour_->reach(*remote, patience);
   }
@@ -109,7 +109,7 @@ bool LocalPath::wait_for_devices(const TransferOptions& options) const {
                                                        : s_.state->deadline(options.timeout));
 }
 
-// Null, with the reason, where a device has to.
+// Null, with the reason, if a device must move it.
 Transferring LocalPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                              const TransferOptions& options, std::string& reason) {
   if (!neighbour_) return reason = why_not(), nullptr;
@@ -123,7 +123,7 @@ Transferring LocalPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   for (const Pair& pair : pairs) {
     s_.state->check(pair, needed_by(opcode));
     last = reach(pair, patience);
-    if (last.mapping && is_write && !last.mapping->writable) last.reason = "it is to be read only";
+    if (last.mapping && is_write && !last.mapping->writable) last.reason = "it is read-only";
     if (!last.reason.empty()) break;
     if (!last.mapping) continue;
     copy.nbytes += pair.first->layout().nbytes();
@@ -143,7 +143,7 @@ Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   Neighbour::Reached reached = reach(whole, patience(options));
   if (reached.mapping && is_write && !reached.mapping->writable) {
-    reached.reason = "it is to be read only";
+    reached.reason = "it is read-only";
   }
   if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
   NeighbourCopy copy;
@@ -160,11 +160,11 @@ Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
   return begin(opcode, std::move(copy), std::move(reached), options, reason);
 }
 
-// `last`: what was reached last; null, with its reason or another, as above.
+// `last`: the last memory reached. Null, with its reason or another one, as above.
 Transferring LocalPath::begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighbour::Reached&& last,
                               const TransferOptions& options, std::string& reason) {
   if (last.reason.empty() && !wait_for_devices(options)) {
-    last.reason = "a device has earlier work with this peer to do";
+    last.reason = "a device has earlier work with this peer pending";
   }
   if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
   const bool behind_gpus = s_.gpu_copies->pending() && !options.in_turn;
@@ -181,7 +181,7 @@ Transferring LocalPath::begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighb
   return begin_copy(std::move(copy));
 }
 
-// A notification alone follows what GPUs copy, without anybody waiting.
+// A notification alone follows GPU copies without blocking any thread.
 Transferring LocalPath::finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options) {
   auto transfer = copy.transfer;
   const Deadline until = s_.state->deadline(options.timeout);
@@ -233,7 +233,7 @@ void LocalPath::make_copy(const NeighbourCopy& copy) noexcept {
   finish(copy, copy.room);
 }
 
-// The same on the thread that all Peers share: nothing is waited for here.
+// The same on the thread that all Peers share, which must not block.
 CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
   using enum CopyQueue::Step;
   auto& progress = copy.progress;
@@ -256,7 +256,7 @@ CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
   return done;
 }
 
-// As finish() would. The notification is accepted at the deadline, room or not: see
+// Waits like finish(). The notification is accepted at the deadline even without room: see
 // VerbsPath::wait_for_room().
 bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
   if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !s_.state->alive())
@@ -266,7 +266,7 @@ bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
     const Deadline::Seconds most{s_.state->default_timeout()};
     return !s_.rails->message_path().has_room() && !passed(copy.progress.until, most);
   } catch (const std::exception&) {
-    return false;  // the peer is lost, as finish() finds
+    return false;  // the peer is lost; finish() handles it
   }
 }
 
@@ -287,8 +287,8 @@ void LocalPath::finish(const NeighbourEnd& copy, Room room) noexcept {
   copy.transfer->drop();
 }
 
-// Behind everything that devices carry; the peer is asked to say when it has come, so that later
-// ones need no device.
+// Behind everything that devices carry. The peer is asked to acknowledge it, so that later
+// notifications need no device.
 void LocalPath::notify_by_device(const Transferring& transfer, Message message,
                                  Room room) noexcept {
   message.kind = MessageKind::notify_and_tell;
@@ -316,20 +316,20 @@ Failure LocalPath::why_not_copied(shm::Copied outcome, Effect effect) const noex
     case shm::Copied::left: return s_.state->lost(effect);
     case shm::Copied::crowded:
       return Failure{.message = "transfer with " + peer +
-                                " failed: the page in which its process and this one share what "
-                                "is being copied has no room, for a second"}
+                                " failed: the page in which the two processes list their running "
+                                "copies stayed full for a second"}
           .with_effect(effect);
     default: break;
   }
   return Failure{.kind = Failure::Kind::verbs,
                  .message = "transfer with " + peer +
                             " failed: " + rdma::completion_status_name(IBV_WC_REM_ACCESS_ERR) +
-                            ": the peer has closed or dropped that memory; it has to keep the "
-                            "Memory while others use it, and to send the remote of a new one",
+                            ": the peer closed or dropped that memory; it must keep the "
+                            "Memory while others use it, or send the remote of a new one",
                  .code = IBV_WC_REM_ACCESS_ERR}
       .with_effect(effect);
 } catch (const std::bad_alloc&) {
-  return {.message = "out of memory", .effect = effect};  // short enough to need none
+  return {.message = "out of memory", .effect = effect};  // short enough to need no allocation
 }
 
 void LocalPath::cut_off_gpu_copies() const {

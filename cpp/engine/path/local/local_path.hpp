@@ -1,9 +1,8 @@
-// What the CPU copies for a Peer that is a process of this host: the p2p route for host memory.
+// Copies made by the CPU for a Peer on this host: the p2p route for host memory.
 //
-// Short copies are made in the call, long ones by the Endpoint's thread for them, and those of one
-// Peer in the order of the calls. Between copies and what devices do for the Peer the order is kept
-// by waiting: a copy waits for the devices a moment, and leaves itself to them where that is not
-// enough; a device's work waits for the copies.
+// Short copies run within the call, long ones on a thread of the Endpoint; those of one Peer run in
+// the order of the calls. Order with the Peer's devices is kept by waiting: a copy waits briefly
+// for the devices, and is otherwise left to them; device work waits for the copies.
 #pragma once
 
 #include <atomic>
@@ -23,7 +22,7 @@
 
 namespace zerohop::engine {
 
-// Any thread. What it throws: see DevicePath.
+// Any thread. For its exceptions see DevicePath.
 class LocalPath : public std::enable_shared_from_this<LocalPath> {
  public:
   struct Services {
@@ -33,53 +32,53 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
     std::shared_ptr<PeerRails> rails;
     std::shared_ptr<StagedPath> staged;
     std::shared_ptr<EarlierCopies> gpu_copies;
-    std::weak_ptr<CopyQueue> copy_queue;  // the Endpoint's: its thread holds paths
+    std::weak_ptr<CopyQueue> copy_queue;  // of the Endpoint; its thread holds paths
     std::shared_ptr<CallStream> streams;
-    std::string no_neighbourhood;  // why this Endpoint takes no part; empty: it does
+    std::string no_neighbourhood;  // why this Endpoint has none; empty: it has one
   };
   explicit LocalPath(Services services) : s_(std::move(services)) {}
 
-  // Where the peer's process is to be met; before the Peer is alive.
+  // Where to connect to the peer's process. Call it before the Peer is alive.
   void meet(std::string local_server, const shm::Token& token);
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
-  void sweep();                 // lets go of what the peer has closed; now and then
+  void sweep();                 // releases what the peer has closed; called periodically
   void leave() noexcept;        // the Peer is lost
-  std::string why_not() const;  // ... as of this; empty: it is one
+  std::string why_not() const;  // why it has no neighbour; empty: it has one
 
-  // Null, with the reason, where a device has to.
+  // Null, with the reason, if a device must move it.
   Transferring copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                     const TransferOptions& options, std::string& reason);
   Transferring copy_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options,
                           std::string& reason);
 
-  // The short ways, where nothing is under way that has to be waited for: all ends within the call.
-  // False: not this way. made: gets the Transfer; null: nobody wants one.
+  // The short ways, if no earlier work must be waited for: everything ends within the call. False:
+  // not possible. made: receives the Transfer; null: not wanted.
   bool copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
                     Transferring* made);
   bool notify_at_once(const TransferOptions& options, Transferring* made);
-  // Host bytes, one behind the other, that nobody has registered.
+  // Consecutive, unregistered host bytes.
   struct Parts {
     std::span<const std::byte> head, body;
   };
   bool put_at_once(const Parts& parts, const RemoteMemory& there, const TransferOptions& options);
 
-  // Of host memory, or of none.
+  // For host memory, or for none.
   Neighbour::Reached reach(const Pair& pair, const Neighbour::Patience& patience) const;
   Neighbour::Patience patience(const TransferOptions& options) const noexcept {
     return {.seconds = options.timeout.value_or(s_.state->default_timeout()),
             .insists = !options.require.empty()};
   }
 
-  // Who insists on p2p waits for what devices have to do before, the others a moment. False: they
-  // are not done.
+  // Waits for earlier work of devices: fully if the caller requires p2p, otherwise briefly. False:
+  // it is not done.
   bool wait_for_devices(const TransferOptions& options) const;
   bool copies_queued() const noexcept { return queued_.load(std::memory_order_acquire) > 0; }
   void wait_for_host_copies(const Deadline& until) const;
-  void wait_for_copies(const Deadline& until) const;  // those of GPUs, too
-  // What is to follow once copies are placed. A notification must not overtake earlier ones that a
-  // device carries, nor data: then it follows them.
+  void wait_for_copies(const Deadline& until) const;  // including those of GPUs
+  // The work after copies are placed. A notification must not overtake data or earlier
+  // notifications that a device carries: then it follows them.
   void finish(const NeighbourEnd& end, Room room) noexcept;
-  // What becomes of what GPUs copy: the connection has ended.
+  // The connection has ended: fails GPU copies that do not end soon.
   void cut_off_gpu_copies() const;
 
  private:
@@ -99,7 +98,8 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
   bool at_once(Operation operation, std::uint64_t nbytes, const shm::RemoteMapping* mapping,
                const TransferOptions& options, Transferring* made, MoveIt&& move);
 
-  // Bytes copied there: a fraction of a millisecond, and far longer than it takes to wake a thread.
+  // Bytes copied within the call: a fraction of a millisecond, far longer than waking a thread
+  // takes.
   static constexpr std::uint64_t kCopiedInCall = std::uint64_t{1} << 20;
 
   const Services s_;

@@ -1,4 +1,4 @@
-// The short ways between host arrays, where nothing is under way that has to be waited for.
+// The short ways between host arrays, if no earlier work must be waited for.
 #include <array>
 #include <span>
 #include <tuple>
@@ -16,7 +16,7 @@ bool allows(const shm::RemoteMapping& mapping, std::uint64_t address, std::uint6
 
 }  // namespace
 
-// One range, reached before.
+// One range that was reached before.
 bool LocalPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
                              Transferring* made) {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
@@ -30,7 +30,7 @@ bool LocalPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const Trans
       !may_be_at_once(options) || (options.briefly && !way->mapping->pages)) {
     return false;
   }
-  const Memory::Use used = local.use();  // alive while it is copied
+  const Memory::Use used = local.use();  // keeps it alive during the copy
   if (!used) return false;
   const auto notify = [&](std::byte* board) noexcept {
     if (options.notify) Neighbour::notify(board, *way->session, notify_message(*options.notify));
@@ -54,11 +54,11 @@ bool LocalPath::notify_at_once(const TransferOptions& options, Transferring* mad
                  [&] { return session->at_board(notify, shm::Patience::none); });
 }
 
-// Whether nothing is under way that it would overtake.
+// Whether there is no earlier work that it would overtake.
 bool LocalPath::may_be_at_once(const TransferOptions& options) const {
   if (copies_queued() || s_.gpu_copies->pending()) return false;
   if (options.briefly && !s_.rails->group()->calm())
-    return false;  // the lock of devices may take long
+    return false;  // the lock of the devices may be held long
   const PeerRails::Work work = s_.staged->device_work();
   return !work.pending && !(work.unseen && options.notify);
 }
@@ -75,7 +75,7 @@ bool LocalPath::at_once(Operation operation, std::uint64_t nbytes,
     transfer->show(operation, s_.state->name());
     transfer->note_begun();
   } else if (!stats.told.load(std::memory_order_relaxed)) {
-    return false;  // the first one by a route goes to the log
+    return false;  // the first transfer of a route is logged elsewhere
   }
   const std::uint64_t times = stats.times_of_next(operation);
   const std::uint64_t begun = times > 0 ? ticks::now() : 0;

@@ -11,7 +11,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// A progress thread that takes longer is as good as lost; the control channel will tell.
+// A progress thread that takes longer is as good as lost; the control channel will report it.
 constexpr double kAnswer = 1.0;
 constexpr milliseconds kFirstPause{100};
 constexpr milliseconds kLongestPause{10'000};
@@ -41,7 +41,7 @@ Deadline Neighbour::until(const Patience& patience) const {
   return Deadline::after(Deadline::Seconds(waits ? std::min(patience.seconds, kAnswer) : 0));
 }
 
-// False, with the reason, when there is none for now. It may not have been entered yet.
+// False, with the reason, if there is none for now. A session may not have been entered yet.
 bool Neighbour::session(Reached& reached) {
   const std::lock_guard lock(mutex_);
   if (!session_ && !left_ && Clock::now() >= try_at_) {
@@ -90,7 +90,7 @@ void Neighbour::ended(Reached& reached, const Error& error) {
   reached.session = nullptr;
 }
 
-// The answer may come later: it is found by the next one who asks.
+// The answer may still come; the next call finds it.
 void Neighbour::no_answer(Reached& reached, const Error& error) {
   silent_.store(true, std::memory_order_relaxed);
   unanswered_.fetch_add(1, std::memory_order_relaxed);
@@ -120,7 +120,7 @@ Neighbour::Reached Neighbour::reach(const RemoteMemory& remote, const Patience& 
   if (!reached.mapping->trouble.empty()) {
     reached.reason = reached.mapping->trouble;
   } else if (!reached.mapping->covers(extent.begin, extent.end)) {
-    reached.reason = "it leaves the range that its key opens";
+    reached.reason = "it exceeds the range of its key";
   }
   if (!reached.reason.empty()) reached.mapping = nullptr;
   return reached;
@@ -146,7 +146,7 @@ void Neighbour::remember(std::uint64_t local_key, const Reached& reached) {
   ways_.emplace(local_key, std::make_shared<const Way>(reached.session, reached.mapping));
 }
 
-// As the session does: what stays mapped is not freed.
+// As the session does: mapped memory is not freed.
 std::size_t Neighbour::forget_closed(std::vector<Ways::node_type>& closed) {
   const auto mapping_of = [](const auto& way) -> const shm::RemoteMapping& {
     return *way->mapping;
@@ -158,7 +158,7 @@ void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patienc
   try {
     reached.mapping = reached.session->open(remote.local_key, 0, until(patience)).mapping;
     silent_.store(false, std::memory_order_relaxed);
-    if (!reached.mapping) reached.reason = "its owner has closed that memory, or never gave it";
+    if (!reached.mapping) reached.reason = "its owner closed that memory, or never shared it";
   } catch (const TransferTimeout& error) {
     no_answer(reached, error);
   } catch (const RouteUnavailable& error) {
@@ -168,8 +168,9 @@ void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patienc
   }
 }
 
-// The notification is counted before sleepers are, and they are before they look at that count, all
-// of it sequentially consistent: either a sleeper is seen here, or it sees the notification.
+// The put counts the notification before sleepers are read; a sleeper counts itself before it reads
+// that count. All of it is sequentially consistent: either this sees the sleeper, or the sleeper
+// sees the notification.
 void Neighbour::notify(std::byte* board, const shm::LocalSession& session,
                        const Message& message) noexcept {
   auto& pages = *reinterpret_cast<BoardPages*>(board);

@@ -1,5 +1,5 @@
-// What an Endpoint lays open to the processes of its host: exposures of its memory, its
-// notification board, and the local server where they come for both.
+// What an Endpoint exposes to the processes of its host: its memory, its notification board, and
+// the local server that provides both.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class Neighbourhood {
   const std::shared_ptr<shm::Exposures>& exposures() const noexcept { return exposures_; }
   shm::LocalServer& local_server() noexcept { return local_server_; }
 
-  // For the progress thread, now and then.
+  // For the progress thread, called periodically.
   void tick() noexcept {
     local_server_.look();
     exposures_->sweep();
@@ -32,7 +32,7 @@ class Neighbourhood {
   shm::LocalServer local_server_;
 };
 
-// The right of one Peer to come in; ends with this object at the latest, and with it the session.
+// The right of one Peer to connect; ends at the latest with this object, together with the session.
 class Invitation {
  public:
   explicit Invitation(std::shared_ptr<Neighbourhood> to)
@@ -41,7 +41,7 @@ class Invitation {
   Invitation(const Invitation&) = delete;
   Invitation& operator=(const Invitation&) = delete;
 
-  // Who had come, or null.
+  // The client that had connected, or null.
   std::shared_ptr<shm::LocalClient> withdraw() { return to_->local_server().dismiss(token_); }
 
   const std::string& local_server() const noexcept { return to_->local_server().name(); }

@@ -16,7 +16,7 @@ StagedPath::StagedPath(Staging::Services services, std::shared_ptr<const PeerSta
   rails_->group()->staged = staging_;
 }
 
-// Any memory at this end is copied through a ring: the peer's GPU is all that matters then.
+// Local memory of any kind is copied through a ring, so only the peer's GPU matters here.
 StagedPiece StagedPath::make_piece(const Pair& pair, RemoteAccess needed,
                                    Transfer& transfer) const {
   state_->check(pair, needed);
@@ -57,7 +57,7 @@ void StagedPath::wait(const Deadline& until) const {
   };
   if (settled() || poller_->wait(settled, until)) return;
   throw TransferTimeout("earlier staged transfers with peer '" + state_->name() +
-                        "' did not end in time, so the atomic was not carried out: give a longer "
+                        "' did not end in time, so the atomic was not executed: give a longer "
                         "timeout");
 }
 

@@ -1,4 +1,4 @@
-// What a Peer moves to and from GPU memory that no device reaches, and how messages follow that.
+// Transfers of a Peer with GPU memory that no device reaches, and messages that follow them.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace zerohop::engine {
 
-// Any thread. What it throws: see DevicePath.
+// Any thread. For its exceptions see DevicePath.
 class StagedPath {
  public:
   StagedPath(Staging::Services services, std::shared_ptr<const PeerState> state,
@@ -18,17 +18,18 @@ class StagedPath {
 
   Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const DevicePath::Move& move,
                     Routes::RoutePtr route, const Deadline& until);
-  // The notification of data that devices move, behind what is staged. `data` was given none.
+  // The notification for data that devices move, after all staged transfers. `data` has none
+  // itself.
   Transferring notify_behind(Transferring data, const Notification& notification);
-  // A message that follows all that is staged now, and the copies of `work`.
+  // A message that follows everything staged so far, and the copies of `work`.
   void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
 
   bool pending() const noexcept { return staging_->pending(); }
   bool answering() const noexcept { return staging_->answering(); }
   void wait_for_room(const Deadline& until) const { staging_->wait_for_room(until); }
-  // Atomics have no message that could follow: who calls waits. Throws TransferTimeout.
+  // Atomics have no message that could follow, so the caller waits. Throws TransferTimeout.
   void wait(const Deadline& until) const;
-  // What devices and this have to do: see PeerRails::work().
+  // Pending work of the devices and of this path: see PeerRails::work().
   PeerRails::Work device_work() const { return rails_->work(pending()); }
 
  private:

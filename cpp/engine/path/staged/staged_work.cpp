@@ -35,7 +35,7 @@ Failure StagedWork::conclusion() {
   }
   if (failure.effect == Effect::nothing && followed_ && followed_->nbytes() > 0) {
     const Failure* own = followed_->done() ? followed_->failure() : nullptr;
-    failure.set_effect(own != nullptr ? own->effect : Effect::all);  // on its way, or in place
+    failure.set_effect(own != nullptr ? own->effect : Effect::all);  // in flight, or in place
   }
   if (failure.effect == Effect::all && upcoming() != nullptr) failure.set_effect(Effect::some);
   return failure;

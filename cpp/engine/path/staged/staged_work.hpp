@@ -1,4 +1,4 @@
-// What one staged transfer moves, cut into chunks that each fit a slot of a StagingRing.
+// The data of one staged transfer, cut into chunks that each fit a slot of a StagingRing.
 #pragma once
 
 #include <cstddef>
@@ -19,11 +19,11 @@ namespace zerohop::engine {
 
 // Two arrays of equal shape and item size.
 struct StagedPiece {
-  // Who moves bytes between a slot and the far side of the piece.
+  // What moves bytes between a slot and the far side of the piece.
   enum class By {
-    device,  // an adapter, by itself
-    owner,   // the peer copies to or from its GPU: it is asked
-    here,    // the CPU: it lies in this process
+    device,  // an adapter, directly
+    owner,   // the peer, on request: it copies to or from its GPU
+    here,    // the CPU: the far side is in this process
   };
   Layout near;
   Layout far;
@@ -31,12 +31,12 @@ struct StagedPiece {
   By by = By::device;
   RailKeys rkeys{};         // by device
   std::uint64_t key = 0;    // by owner
-  std::uint64_t right = 0;  // of a peer that asked, to the near side
+  std::uint64_t right = 0;  // of a requesting peer, to the near side
 
   RailMask rails() const noexcept;  // with a key
 };
 
-// A contiguous part of a piece. They lie in a slot one after the other.
+// A contiguous part of a piece. Spans lie in a slot one after the other.
 struct StagedSpan {
   std::uint64_t near;
   std::uint64_t far;
@@ -44,27 +44,27 @@ struct StagedSpan {
   const StagedPiece* piece;
 };
 
-// The question of a peer whose answer this work is.
+// The request of a peer that this work answers.
 struct StagedAnswer {
   RailIndex rail = 0;
-  std::uint32_t epoch = 0;  // of the path that it came by
+  std::uint32_t epoch = 0;  // of the path it arrived on
   std::uint32_t id = 0;
 };
 
 class StagedWork {
  public:
   enum class Direction { out, in };              // near to far, far to near
-  static constexpr std::size_t kMaxSpans = 512;  // parts in a chunk
+  static constexpr std::size_t kMaxSpans = 512;  // spans in a chunk
 
   StagedWork(std::shared_ptr<Transfer> transfer, Direction direction)
       : transfer_(std::move(transfer)), direction_(direction) {}
 
   void add(StagedPiece piece) { pieces_.push_back(std::move(piece)); }
-  // Nothing of it happens before that is done, and it fails if that does.
+  // Starts only after `other` is done, and fails if that fails.
   void follow(std::shared_ptr<Transfer> other) { followed_ = std::move(other); }
-  // Called when all is in place, with the maker's hold of the transfer; does not wait, may throw.
+  // Called when all is in place, with the maker's hold of the transfer; must not wait, may throw.
   void then(std::function<void()> finish) { finish_ = std::move(finish); }
-  // What is written is visible at the peer when the work is done, whatever follows.
+  // Written data is visible at the peer when the work is done, even without a message behind it.
   void set_visible() noexcept { visible_ = true; }
   bool visible() const noexcept { return visible_; }
   void answer(const StagedAnswer& answer) { answer_ = answer; }
@@ -78,18 +78,18 @@ class StagedWork {
   const std::function<void()>& finish() const noexcept { return finish_; }
   const std::optional<StagedAnswer>& answers() const noexcept { return answer_; }
 
-  // The piece that the next chunk begins with; null: all is cut.
+  // The piece with which the next chunk begins; null: everything is cut.
   const StagedPiece* upcoming();
-  // The next chunk: parts that one ring and one request can serve, `nbytes` and so many at most.
+  // The next chunk: spans that one ring and one request can serve, up to `nbytes` and `most_spans`.
   std::vector<StagedSpan> cut(std::size_t nbytes, std::size_t most_spans = kMaxSpans);
 
-  // Nothing more of it is begun. The failure says what is known of one chunk alone.
+  // Starts no further chunks. The failure covers one chunk only.
   void fail(Failure failure);
   const std::optional<Failure>& ended() const noexcept { return ended_; }
-  bool is_done();        // all of it is in place, or nothing more of it will be
-  Failure conclusion();  // once done, and ended: with what is known of all chunks
+  bool is_done();        // all of it is in place, or none of the rest will be
+  Failure conclusion();  // once done and failed: with the effect over all chunks
 
-  // A chunk goes, and comes back.
+  // A chunk starts, and ends.
   void begin_chunk() noexcept { ++chunks_; }
   void end_chunk(bool placed) noexcept {
     --chunks_;
@@ -107,12 +107,12 @@ class StagedWork {
   std::optional<StagedAnswer> answer_;
   bool visible_ = false;
   unsigned chunks_ = 0;   // under way
-  bool touched_ = false;  // some bytes may be in place
-  bool missed_ = false;   // some may not be, of what was cut
+  bool touched_ = false;  // some bytes may have been written
+  bool missed_ = false;   // some bytes of the started chunks may not have been
   std::optional<Failure> ended_;
   std::size_t next_piece_ = 0;
-  std::optional<Runs> runs_;  // of the piece before it
-  Run run_{};                 // what is cut next; nbytes 0: the next of runs_
+  std::optional<Runs> runs_;  // of the piece before piece_
+  Run run_{};                 // cut next; nbytes 0: take the next of runs_
 };
 
 }  // namespace zerohop::engine

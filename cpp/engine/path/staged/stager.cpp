@@ -13,11 +13,11 @@
 namespace zerohop::engine {
 namespace {
 
-// How long the thread looks for completions by itself before it leaves that to others and sleeps:
-// a few chunks' time.
+// How long the thread polls for completions before it sleeps and leaves polling to others: the time
+// of a few chunks.
 constexpr std::chrono::microseconds kSpin{100};
 
-// How often it looks whether a GPU that hung goes on.
+// How often it checks whether a hung GPU continues.
 constexpr std::chrono::milliseconds kLook{20};
 
 }  // namespace
@@ -29,7 +29,7 @@ bool Stager::wake(std::shared_ptr<Staging> staging) noexcept {
     if (std::ranges::find(woken_, staging) == woken_.end()) woken_.push_back(std::move(staging));
     if (!thread_.joinable()) thread_ = start_thread("zh-stage", [this] { run(); });
   } catch (const std::exception& error) {
-    report({"the thread of staged transfers cannot go on: ", error.what()});
+    report({"the thread of staged transfers fails: ", error.what()});
     return false;
   }
   changed_.notify_all();
@@ -66,8 +66,8 @@ Stager::Pace Stager::advance(Stagings& busy) const noexcept {
     Pace its = Pace::now_and_then;
     try {
       its = staging->advance();
-    } catch (const std::exception& error) {  // out of memory: what was begun is still there
-      report({"staged transfers cannot go on for now: ", error.what()});
+    } catch (const std::exception& error) {  // out of memory: begun work is kept
+      report({"staged transfers cannot continue for now: ", error.what()});
     }
     pace = std::max(pace, its);
     return staging->ended() && its == Pace::when_told;
@@ -75,7 +75,7 @@ Stager::Pace Stager::advance(Stagings& busy) const noexcept {
   return pace;
 }
 
-// Returns when there may be something to do. False: the thread is to end.
+// Returns when there may be work. False: the thread must end.
 bool Stager::wait(Stagings& busy, Pace pace) {
   for (SpinWait polling(kSpin);;) {
     if (!busy.empty()) poller_->poll();
@@ -94,7 +94,7 @@ bool Stager::wait(Stagings& busy, Pace pace) {
   }
 }
 
-// Until somebody wakes the thread, or it has something to look after by itself: true then.
+// Until another thread wakes it, or it must check by itself: returns true then.
 bool Stager::sleep(std::unique_lock<Mutex<Rank::stager>>& lock, const Stagings& busy, Pace pace) {
   const auto told = [&] { return nudged_ || !woken_.empty() || may_stop(busy); };
   if (pace == Pace::now_and_then) return !changed_.wait_for(lock, kLook, told);
@@ -102,7 +102,7 @@ bool Stager::sleep(std::unique_lock<Mutex<Rank::stager>>& lock, const Stagings& 
   return false;
 }
 
-// Copies that hang keep nobody.
+// Hung copies do not block the stop.
 bool Stager::may_stop(const Stagings& busy) const noexcept {
   return stopping_ && std::ranges::all_of(busy, [](const auto& one) { return one->ended(); });
 }

@@ -1,5 +1,5 @@
-// The thread of an Endpoint that drives its staged transfers: it starts copies and asks whether
-// they are done, so that nobody else ever waits for a GPU.
+// The thread of an Endpoint that drives its staged transfers: it starts copies and checks whether
+// they are done, so that no other thread ever waits for a GPU.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@ namespace zerohop::engine {
 
 class Staging;
 
-// How soon the thread is to look again by itself, as nobody tells when copies have ended.
+// How soon the thread must look again by itself, because the end of a copy raises no event.
 enum class StagingPace { when_told, now_and_then, at_once };
 
 class Stager {
@@ -24,13 +24,13 @@ class Stager {
   Stager(const Stager&) = delete;
   Stager& operator=(const Stager&) = delete;
 
-  // There may be something to do for it. From any thread, whatever locks it holds; the first call
-  // starts the thread. False: it has stopped, or cannot be started.
+  // There may be work for it. From any thread, with any locks held; the first call starts the
+  // thread. False: it has stopped, or cannot be started.
   bool wake(std::shared_ptr<Staging> staging) noexcept;
-  // What one of those that it is busy with waits for has come.
+  // Something that active stagings wait for has happened.
   void nudge() noexcept;
-  // Ends when all that was begun has ended: the Peers are lost by then. Not in a forked child,
-  // where the thread is not.
+  // Ends after all begun work has ended: the Peers are lost by then. Not in a forked child, which
+  // lacks the thread.
   void stop() noexcept;
 
  private:

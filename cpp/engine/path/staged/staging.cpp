@@ -1,4 +1,4 @@
-// Works and requests, and how they end. Chunks are in staging_chunks.cpp.
+// Works, requests, and their completion. Chunks are in staging_chunks.cpp.
 #include "engine/path/staged/staging.hpp"
 
 #include <algorithm>
@@ -13,13 +13,14 @@
 namespace zerohop::engine {
 namespace {
 
-// What a correct peer has under way at most: all slots of one ring for each of its GPUs, and more.
+// Limit of a correct peer's outstanding requests: all slots of one ring for each of its GPUs, and
+// more.
 constexpr std::size_t kMaxRequests = 1024;
 
-// Callers wait when this many works are under way: memory stays bounded however many they put.
+// Callers wait if this many works are under way, which bounds the memory.
 constexpr int kMaxWorks = 256;
 
-// One range as it crosses the wire.
+// One range as sent over the wire.
 struct Range {
   std::uint64_t key;
   std::uint64_t address;
@@ -27,13 +28,13 @@ struct Range {
 };
 static_assert(sizeof(Range) <= MessageWindow::kLeastBytes);
 
-// A peer that is lost is lost to what follows as well. Anything else was the matter with the
-// earlier one, its memory, its copies: what follows is flushed, as behind a failed request of a
-// queue pair.
+// If the peer is lost, it is lost to the following works as well. Any other error concerns the
+// earlier work, its memory or copies: the following ones are flushed, as behind a failed request of
+// a queue pair.
 Failure cut_off_by(const Failure& earlier) {
   Failure failure = earlier;
   failure.set_effect(Effect::nothing);
-  failure.message = "this was to follow an earlier transfer, which failed: " + failure.message;
+  failure.message = "it had to follow an earlier transfer, which failed: " + failure.message;
   if (failure.kind == Failure::Kind::peer_lost) return failure;
   failure.kind = Failure::Kind::verbs;
   failure.code = IBV_WC_WR_FLUSH_ERR;
@@ -70,7 +71,7 @@ void Staging::put(StagedWork work) {
   pending_.fetch_add(1);
   try {
     wake();
-  } catch (...) {  // nobody will do it
+  } catch (...) {  // nothing will run it
     new_works_.pop_back();
     put_.fetch_sub(1);
     pending_.fetch_sub(1);
@@ -123,8 +124,9 @@ void Staging::serve(StagedMessage request) {
   {
     const std::lock_guard lock(inbox_mutex_);
     if (new_requests_.size() >= kMaxRequests) {
-      throw ProtocolError("peer '" + group_->peer_name +
-                          "' asks for more staged memory at a time than any correct peer does");
+      throw ProtocolError(
+          "peer '" + group_->peer_name +
+          "' sent more requests for staged memory at a time than a correct peer does");
     }
     new_requests_.push_back(std::move(request));
   }
@@ -147,7 +149,7 @@ Staging::Pace Staging::advance() {
 
 bool Staging::any_hung() noexcept {
   const auto hung = [](auto& ring) { return ring.second->stuck() != 0; };
-  const bool works = std::ranges::count_if(work_rings_, hung) > 0;  // all of them are asked
+  const bool works = std::ranges::count_if(work_rings_, hung) > 0;  // queries all of them
   return std::ranges::count_if(answer_rings_, hung) > 0 || works;
 }
 
@@ -162,7 +164,7 @@ void Staging::take_inbox() {
   for (const StagedMessage& request : requests) {
     try {
       accept(request);
-    } catch (const std::exception& error) {  // better than a peer that waits for an answer
+    } catch (const std::exception& error) {  // otherwise the peer would wait for an answer
       const std::lock_guard lock(group_->mutex);
       VerbsPath* const path = group_->path(request.rail);
       if (path != nullptr) path->abandon_now(error.what());
@@ -187,7 +189,7 @@ void Staging::accept(const StagedMessage& request) {
   answers_.push_back(std::move(work));
 }
 
-// False: the peer has no right to all of them.
+// False: the peer has no right to some of them.
 bool Staging::add_ranges(const StagedMessage& request, StagedWork& work) const {
   const Message& message = request.message;
   std::uint64_t at = 0;
@@ -216,7 +218,7 @@ void Staging::retire_works() {
       if (const Failure* failure = work->followed()->failure()) work->fail(*failure);
     }
     if (!work->is_done()) continue;
-    // Its message waits for all before it.
+    // Its message waits for all earlier works.
     if (!work->ended() && work->finish() && work != works_.begin()) continue;
     for (auto later = next; work->ended() && later != works_.end(); ++later) {
       if (later->finish()) later->fail(cut_off_by(*work->ended()));
@@ -232,7 +234,7 @@ void Staging::finish(StagedWork& work) noexcept {
   if (work.answers()) answer(work);
   if (work.ended() || !work.finish()) {
     if (work.ended()) transfer->fail(work.conclusion());
-    pending_.fetch_sub(1);  // before it is done: who sees that finds nothing pending
+    pending_.fetch_sub(1);  // before it is done: a thread that sees that must find nothing pending
     transfer->drop();
     return services_.poller->wake();
   }
@@ -242,11 +244,11 @@ void Staging::finish(StagedWork& work) noexcept {
     transfer->fail(Failure::of_current_exception());
     transfer->drop();
   }
-  pending_.fetch_sub(1);  // behind the message: a later one, sent at once, must not overtake it
+  pending_.fetch_sub(1);  // after the message, which a later one sent at once must not overtake
   services_.poller->wake();
 }
 
-// With the lock of the group held: whether the question still stands.
+// With the lock of the group held: whether the request is still open.
 bool Staging::is_asked(const StagedAnswer& answer) const {
   const VerbsPath* const path = group_->path(answer.rail);
   return path != nullptr && !path->closed() && path->epoch() == answer.epoch;
@@ -280,7 +282,7 @@ void Staging::answer(const StagedWork& work) noexcept {
     job.then(message);
     path->enqueue(std::move(job));
   } catch (const std::exception& error) {
-    path->abandon_now(error.what());  // better than a peer that waits for an answer
+    path->abandon_now(error.what());  // otherwise the peer would wait for an answer
   }
 }
 

@@ -1,16 +1,16 @@
-// The staged transfers with one Peer: GPU memory that no adapter reaches, through rings of pinned
-// host memory.
+// The staged transfers with one Peer: GPU memory that no adapter reaches, moved through rings of
+// pinned host memory.
 //
-// A transfer is cut into chunks. Each takes a slot of a ring here, into which the GPU copies and
-// from which the adapter sends, or the other way around. Where the peer's adapter does not reach
-// the far side either, the peer is asked: `pull` has it read the slot and copy that to its GPU,
-// `push` has it copy from its GPU and write into the slot; it answers `taken`. For what it is asked
-// it uses rings of its own that never wait for the other side, only for the device and the GPU: so
-// two that write to each other do not wait in a circle.
+// A transfer is cut into chunks. Each takes a slot of a local ring: the GPU copies into it and the
+// adapter sends from it, or the other way around. If the peer's adapter does not reach the far side
+// either, a request goes to the peer: for `pull` it reads the slot and copies that to its GPU, for
+// `push` it copies from its GPU and writes into the slot; it answers `taken`. For requests it uses
+// separate rings that never wait for the other side, only for the device and the GPU: so two peers
+// that write to each other do not deadlock.
 //
-// All of it runs on the Stager's thread but for put(), serve() and pending(). What was posted to a
-// queue pair that broke is no longer answered: the peer was told by its own end, and may have given
-// the slot to another chunk.
+// All of it runs on the Stager's thread, except put(), serve() and pending(). Requests that arrived
+// on a broken queue pair are not answered: the peer sees the error at its own end, and may have
+// given the slot to another chunk.
 #pragma once
 
 #include <atomic>
@@ -32,7 +32,7 @@
 
 namespace zerohop::engine {
 
-// The ranges of staged memory that a request is about, as they cross the wire.
+// The ranges of staged memory in a request, encoded for the wire.
 std::vector<std::byte> encode_ranges(const std::vector<StagedSpan>& spans);
 std::size_t ranges_within(std::size_t nbytes);  // how many of them fit
 
@@ -49,27 +49,27 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
   Staging(Services services, std::shared_ptr<PathGroup> group)
       : services_(std::move(services)), group_(std::move(group)) {}
 
-  // Its transfer ends in order with the others as far as messages go: the finish of a work is
-  // called when it and all before it are in place, or fails with the first of them that does.
+  // Works end in order as far as messages go: the finish of a work is called when it and all
+  // earlier works are in place. If an earlier one fails, the work fails with it.
   void put(StagedWork work);
-  // Into or from `near`, between a GPU and packed bytes of this process that the transfer keeps.
+  // Into or from `near`: between a GPU and packed bytes of this process that the transfer keeps.
   static StagedPiece beside(const Layout& near, std::shared_ptr<const gpu::Device> gpu,
                             const void* packed);
   void deliver(const PostedReceive& receive, const Layout& into,
                const StagedMessage& came) override;
   void serve(StagedMessage asked) override;
-  // Whether works are under way that messages must follow.
+  // Whether messages must follow works under way.
   bool pending() const noexcept { return pending_.load(std::memory_order_acquire) > 0; }
-  // The works put so far, and how many of them, the first ones, have ended.
+  // The number of works put so far; settled() of them, the first ones, have ended.
   std::uint64_t put_so_far() const noexcept { return put_.load(); }
   std::uint64_t settled() const noexcept { return settled_.load(); }
-  // When many works are under way, so waits the caller, until the deadline at most.
+  // Waits while many works are under way, at most until the deadline.
   void wait_for_room(const Deadline& deadline) const;
 
-  // Whether memory is being copied for the peer. Once its paths are closed, no more of that begins.
+  // Whether memory is being copied for the peer. Once its paths are closed, no more copies start.
   bool answering() const noexcept { return answering_.load() > 0; }
 
-  // Goes on with everything as far as it goes.
+  // Advances all work as far as possible.
   using Pace = StagingPace;
   Pace advance();
   bool ended() const noexcept { return works_.empty() && answers_.empty(); }
@@ -84,7 +84,7 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
     unsigned slot;
     std::vector<StagedSpan> spans;
     std::uint64_t nbytes;
-    std::shared_ptr<Transfer> move;  // between slot and far side; null: copies are under way
+    std::shared_ptr<Transfer> move;  // between slot and far side; null: it is being copied
     Clock::time_point copying{};     // ... since
     StagingRing::Held held{};        // ... for a peer
   };
@@ -122,17 +122,17 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
   const Services services_;
   const std::shared_ptr<PathGroup> group_;
   std::atomic<int> pending_{0};
-  std::atomic<std::uint64_t> put_{0};      // works ever; they are numbered from 1
-  std::atomic<std::uint64_t> settled_{0};  // all up to that one have ended
+  std::atomic<std::uint64_t> put_{0};      // number of works so far; numbered from 1
+  std::atomic<std::uint64_t> settled_{0};  // every work up to this one has ended
   std::atomic<int> answering_{0};
 
   Mutex<Rank::staging_inbox>
-      inbox_mutex_;  // taken after that of the group, before the Stager's; guards the next
+      inbox_mutex_;  // taken after the group's, before the Stager's; guards the next
   Works new_works_;
   std::vector<StagedMessage> new_requests_;
-  std::uint64_t taken_ = 0;  // number of the last work that was taken from there
+  std::uint64_t taken_ = 0;  // number of the last work taken from there
 
-  // The Stager's thread only. Rings of works may wait for the peer, those of answers never do.
+  // For the Stager's thread only. Rings of works may wait for the peer, those of answers never do.
   Rings work_rings_;
   Rings answer_rings_;
   Works works_;  // in the order of the calls

@@ -13,11 +13,11 @@
 namespace zerohop::engine {
 namespace {
 
-// Shorter than the five seconds after which peers count this process as lost.
+// Shorter than the five seconds after which peers consider this process lost.
 constexpr std::chrono::seconds kCopyPatience{4};
 
 Failure copy_failure(const gpu::Device& device, int status, StagedWork::Direction direction) {
-  if (status == driver::kCudaErrorNotReady) status = driver::kCudaErrorTimeout;  // it took too long
+  if (status == driver::kCudaErrorNotReady) status = driver::kCudaErrorTimeout;  // too slow
   Failure failure;
   try {
     driver::check_cuda(device.cuda(), status,
@@ -31,7 +31,7 @@ Failure copy_failure(const gpu::Device& device, int status, StagedWork::Directio
 
 }  // namespace
 
-// Each in turn gets a slot, first those that have the fewest: none waits for all of another.
+// Each in turn takes a slot, those with the fewest first, so that none waits for all of another.
 void Staging::start_chunks(Works& works, Rings& rings) {
   std::vector<StagedWork*> turns;
   for (StagedWork& work : works) turns.push_back(&work);
@@ -42,7 +42,7 @@ void Staging::start_chunks(Works& works, Rings& rings) {
   }
 }
 
-// False: there is none left, or no slot.
+// False: no chunk or no slot is left.
 bool Staging::start_chunk(StagedWork& work, Rings& rings) {
   const StagedPiece* piece = nullptr;
   if (work.ended() || (piece = work.upcoming()) == nullptr) return false;
@@ -57,7 +57,7 @@ bool Staging::start_chunk(StagedWork& work, Rings& rings) {
     const auto slot = ring.take();
     if (!slot) return false;
     Chunk chunk{.work = &work, .ring = &ring, .slot = *slot, .spans = {}, .nbytes = 0, .move = {}};
-    // What names the parts of a chunk to the peer fits into one message.
+    // The list of a chunk's parts must fit into one message to the peer.
     const std::size_t named = ranges_within(group_->eager_limit());
     chunk.spans = work.cut(ring.chunk(), std::min(StagedWork::kMaxSpans, named));
     for (const StagedSpan& span : chunk.spans) chunk.nbytes += span.nbytes;
@@ -107,7 +107,7 @@ bool Staging::step_copy(Chunk& chunk) {
   return true;
 }
 
-// Its copies may still run: slot and memory are theirs until they are known to have ended.
+// Its copies may still run: they keep slot and memory until they are known to have ended.
 void Staging::park(Chunk& chunk, Failure failure) {
   const auto kept = chunk.work->transfer()->kept();
   chunk.held.insert(chunk.held.end(), kept.begin(), kept.end());
@@ -123,7 +123,7 @@ bool Staging::step_move(Chunk& chunk) {
   const Failure* failure = chunk.move->failure();
   if (failure != nullptr) {
     Failure known = *failure;
-    if (!out) known.set_effect(Effect::nothing);  // what it brought was not copied
+    if (!out) known.set_effect(Effect::nothing);  // the data received was not copied
     work.fail(std::move(known));
   }
   if (!out && !work.ended()) {
@@ -135,7 +135,7 @@ bool Staging::step_move(Chunk& chunk) {
   return true;
 }
 
-// Where nothing is started the work has failed, and step_copy() finds the slot idle.
+// If no copy starts, the work has failed, and step_copy() finds the slot idle.
 void Staging::copy(Chunk& chunk) {
   StagedWork& work = *chunk.work;
   chunk.move.reset();
@@ -168,16 +168,16 @@ int Staging::start_copies(const Chunk& chunk) {
       copies);
 }
 
-// What a peer asked for is copied only while it may: its connection stands, and the memory is not
-// closed. False: no more.
+// Data requested by a peer is copied only while its connection stands and the memory is open.
+// False: no longer.
 bool Staging::borrow(Chunk& chunk) {
   const auto& answer = chunk.work->answers();
   std::uint64_t last = 0;
   for (const StagedSpan& span : chunk.spans) {
     const std::uint64_t right = span.piece->right;
-    if (right == std::exchange(last, right)) continue;  // by a recv() here, or the same again
+    if (right == std::exchange(last, right)) continue;  // none for a recv(), or the same again
     if (chunk.held.empty()) {
-      answering_.fetch_add(1);  // before the look at the path: who closes that looks here behind it
+      answering_.fetch_add(1);  // before checking the path: close() checks this afterwards
       chunk.held.push_back(
           std::shared_ptr<void>(nullptr, [this](void*) { answering_.fetch_sub(1); }));
     }
@@ -216,7 +216,7 @@ void Staging::move_here(const Chunk& chunk) {
   chunk.move->drop();
 }
 
-// With the lock of the group held, as the next two need it. Throws where no rail is left.
+// With the lock of the group held, like the next two. Throws if no rail is left.
 VerbsPath& Staging::path_for(const Chunk& chunk) const {
   RailMask mask = chunk.spans.front().piece->rails();
   for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
@@ -262,7 +262,7 @@ void Staging::move_by_owner(Chunk& chunk) {
   const auto& answer = chunk.work->answers();
   if (path == nullptr || (answer && !is_asked(*answer))) {
     throw VerbsError("the rail with peer '" + group_->peer_name +
-                     "' that this was to be taken by does not serve any more: try again");
+                     "' chosen for this transfer no longer works: try again");
   }
   path->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), std::move(ranges));
 }

@@ -19,7 +19,7 @@ StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device, Registration
                                           /*shared=*/false);
 }
 
-// Memory that the GPU may still write is left to it.
+// Leaks memory that the GPU may still write.
 StagingRing::~StagingRing() {
   static auto& left_behind = *new std::vector<Held>();  // outlives every thread
   static Mutex<Rank::staging_rings> mutex;

@@ -1,5 +1,5 @@
-// Slots of pinned host memory, registered with the rails, through which staged transfers pass: one
-// ring for each device and Peer, made when it is first needed.
+// Slots of pinned host memory, registered with the rails, for staged transfers: one ring per device
+// and Peer, made on first use.
 #pragma once
 
 #include <cstddef>
@@ -17,8 +17,7 @@ namespace zerohop::engine {
 
 class StagingRing {
  public:
-  // Enough that copies, the wire, and the copies at the other end all have one to work on, and one
-  // that waits, each twice.
+  // Two slots each for the copies, the wire, the copies at the other end, and a reserve that waits.
   static constexpr unsigned kSlots = 8;
 
   // device: whose memory is copied; null: the host's, by the CPU. Throws CudaError and
@@ -36,15 +35,15 @@ class StagingRing {
   std::optional<unsigned> take() noexcept;
   void give_back(unsigned i) noexcept { used_ &= ~(1u << i); }
 
-  // What a copy uses for as long as it may run.
+  // Objects that a copy uses, kept as long as it may run.
   using Held = std::vector<std::shared_ptr<const void>>;
-  // The copies of that slot have not ended as far as is known: it is given back, and what they use
-  // let go of, when they have; if that is never, never.
+  // The slot's copies are not known to have ended: returns the slot and releases what they use once
+  // they have, if ever.
   void park(unsigned i, Held held) { parked_.push_back({i, std::move(held)}); }
-  // Not 0 while such copies are left: what query() said of one. Nothing is started behind them.
+  // The error of query() while such copies are left, else 0. No copy starts behind them.
   int stuck() noexcept;
 
-  // As of CopyRing, and CopySlots. To or from memory of the host it is done at once.
+  // As in CopyRing and CopySlots. Copies to or from host memory are done at once.
   using Copy = gpu::CopyRing::Copy;
   using Direction = gpu::CopyRing::Direction;
   int start(unsigned i, Direction direction, std::span<const Copy> copies) noexcept;
@@ -55,7 +54,7 @@ class StagingRing {
   std::optional<gpu::CopyRing> gpu_;  // or
   std::optional<Buffer> host_;
   std::byte* const pages_;
-  std::shared_ptr<const Regions> regions_;  // ends before the pages do
+  std::shared_ptr<const Regions> regions_;  // destroyed before the pages
   unsigned used_ = 0;                       // bits
   struct Parked {
     unsigned slot;

@@ -6,8 +6,8 @@
 
 namespace zerohop::engine {
 
-// Throws std::invalid_argument when the holder may not write the memory, and RouteUnavailable when
-// the own device or the one that the memory is registered with has no atomics.
+// Throws std::invalid_argument if the holder may not write the memory, and RouteUnavailable if the
+// own device, or the one that registered the memory, has no atomics.
 void check_atomics(const Rail& own, const RemoteMemory& word);
 
 }  // namespace zerohop::engine

@@ -16,7 +16,7 @@ namespace {
 
 void check_required(const std::string& kind, const Route& taken) {
   if (kind.empty() || kind == taken.kind) return;
-  throw RouteUnavailable("route '" + kind + "' is not available: of the devices' only '" +
+  throw RouteUnavailable("route '" + kind + "' is not available: of the device routes only '" +
                          taken.kind + "' is, because " + taken.reason);
 }
 
@@ -26,7 +26,7 @@ Routes::Kind DevicePath::kind(const Pair& pair) const {
   const auto& [local, remote] = std::tie(*pair.first, *pair.second);
   const bool remote_on_host = remote.device == "cpu";
   if (remote.staged()) return Routes::Kind::staged;
-  // A wrong key is the peer's device to refuse; but without any there is no rail to stage over.
+  // The peer's device refuses a wrong key; but without any key no rail can be used for staging.
   const bool needs_key = !remote_on_host || local.staged();
   if (needs_key && !remote.reachable() && remote.layout.count() > 0) {
     throw RouteUnavailable(
@@ -41,13 +41,13 @@ DevicePath::Move DevicePath::plan(std::span<const Pair> pairs,
                                   const TransferOptions& options) const {
   Move move{
       .notification = options.notify, .for_kernel = options.for_kernel, .visible = options.visible};
-  // Of no pairs, a notification alone: it lies in host memory.
+  // Without pairs: a notification alone, which lies in host memory.
   if (pairs.empty()) check_required(options.require, *routes_.over(move.kind, 1));
   for (const Pair& pair : pairs) {
     move.nbytes += pair.first->layout().nbytes();
     const Routes::Kind taken = kind(pair);
     if (!options.require.empty()) check_required(options.require, *routes_.over(taken, 1));
-    move.kind = std::max(move.kind, taken);  // the longest way of any pair
+    move.kind = std::max(move.kind, taken);  // the slowest way of any pair
   }
   return move;
 }
@@ -69,7 +69,7 @@ Striping DevicePath::stripe(std::span<const Pair> pairs, std::uint64_t nbytes) c
   const RailIndex nearest =
       pairs.empty() ? group.message_rail() : pairs.front().first->nearest_rail();
   const RailMask usable = reached & group.serving();
-  // Where none serves, the transfer waits on one for its repair, or fails with it.
+  // If no rail works, the transfer waits on one for its repair, or fails with it.
   if (usable == 0) return {nbytes, reached & (~reached + 1), UINT64_MAX, nearest};
   return {nbytes, usable, stripe_bytes_, nearest};
 }
@@ -128,7 +128,7 @@ Transferring DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
   return transfer;
 }
 
-// Of one pair, or a notification alone.
+// For one pair, or a notification alone.
 Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                                       const TransferOptions& options) {
   const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&
@@ -167,7 +167,7 @@ Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair
     Shares shares;
     shares.reserve(striping.stripes().size());
     if (!pairs.empty()) {
-      // Of one rail all pairs, so that those without bytes are checked as well.
+      // On a single rail all pairs, so that empty ones are checked as well.
       const bool whole = striping.stripes().size() == 1;
       for (const Stripe& stripe : striping.stripes()) {
         shares.push_back({stripe.rail, whole ? make_job(opcode, pairs, stripe.rail, transfer)
@@ -187,7 +187,7 @@ Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair
   }
 }
 
-// False when a rail failed since the transfer was planned: nothing was submitted.
+// False if a rail failed since the transfer was planned: nothing was submitted.
 bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Message>& message,
                         ibv_wr_opcode opcode, const Transferring& transfer) {
   PathGroup& group = *rails_->group();
@@ -249,7 +249,7 @@ Transferring DevicePath::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
   if (rkey == 0) {
     throw RouteUnavailable("atomics with peer '" + state_->name() + "' go over " +
                            path.served_by().name() +
-                           ", which does not reach this memory: have it registered again there");
+                           ", which does not reach this memory: register it again there");
   }
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =

@@ -1,4 +1,4 @@
-// What RDMA devices move for a Peer one-sidedly: writes, reads, atomics, notifications.
+// One-sided operations of RDMA devices for a Peer: writes, reads, atomics, notifications.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@
 
 namespace zerohop::engine {
 
-// Any thread. What it throws: PeerLost, RegistrationError, RouteUnavailable, std::invalid_argument,
+// Any thread. Throws PeerLost, RegistrationError, RouteUnavailable, std::invalid_argument,
 // TransferTimeout.
 class DevicePath {
  public:
-  // stripe_bytes: larger transfers take several rails.
+  // stripe_bytes: larger transfers use several rails.
   DevicePath(std::shared_ptr<const PeerState> state, std::shared_ptr<PeerRails> rails,
              std::shared_ptr<Poller> poller, std::shared_ptr<RouteBook> book,
              std::uint64_t stripe_bytes)
@@ -38,34 +38,34 @@ class DevicePath {
     bool for_kernel = false;
     bool visible = false;
   };
-  // Of all pairs. Throws where a `required` kind of route is not the one that is taken.
+  // For all pairs. Throws if the route is not of the `required` kind.
   Move plan(std::span<const Pair> pairs, const TransferOptions& options) const;
   Routes::Kind kind(const Pair& pair) const;
   Routes::RoutePtr route(Routes::Kind kind, RailMask rails) const {
     return routes_.over(kind, rails);
   }
-  // Rails that a transfer of that pair would take.
+  // Rails that a transfer of that pair would use.
   RailMask rails_of(const Pair& pair, Routes::Kind kind) const;
 
-  // The caller waits for what the CPU, GPUs and staged transfers have under way.
+  // The caller waits for earlier CPU copies, GPU copies and staged transfers.
   Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                     const Deadline& until);
-  // The short way of one range of host memory, on one rail; null: not this way.
+  // The short way for one range of host memory, on one rail; null: not possible.
   Transferring post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                             const TransferOptions& options);
 
   struct Operands {
-    std::uint64_t add;  // or what is expected
+    std::uint64_t add;  // or the expected value
     std::uint64_t swap;
   };
-  // To be called before atomic(), and before anything is waited for.
+  // Call it before atomic(), and before any wait.
   void check_word(const RemoteMemory& word) const;
   Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word, const Operands& operands,
                       const Deadline& until);
 
-  // For entries that kernels write to be carried out by post() and others.
+  // For entries written by kernels and executed by post() and others.
   EntryReach reach_for_entries(const Pair& pair) const;
-  // Adds to the route why it is this one; not_p2p: and not that.
+  // Adds to the route why it was chosen, and why not p2p (not_p2p).
   Route explain(const Pair& pair, Route route, const std::string& not_p2p) const;
 
  private:

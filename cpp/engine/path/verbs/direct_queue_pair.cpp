@@ -15,7 +15,7 @@ std::shared_ptr<const driver::Mlx5dv> mlx5dv_of(const Rail& rail) {
   if (rail.software()) return softhca::mlx5dv();
   if (!rail.name().starts_with("mlx5")) {
     throw RouteUnavailable("kernels cannot drive queue pairs of device " + rail.name() +
-                           ": its rings are not laid out as those of mlx5 adapters");
+                           ": its rings do not have the layout of mlx5 adapters");
   }
   const auto& library = driver::libmlx5();
   if (!library.mlx5dv)
@@ -41,7 +41,7 @@ void check_init(int error, const char* what) {
 DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options)
     : software_(rail.software()),
       mlx5dv_(mlx5dv_of(rail)),
-      // An entry that fits a block may be counted as several, and each has its completion.
+      // An entry that fits one block may be counted as several, each with its own completion.
       queue_(rdma::CompletionQueue::create(rail.domain()->device_ptr(), 4 * kEntries)),
       queue_pair_(rdma::QueuePair::create(rail.domain(), queue_, queue_, options_of_ring(options))),
       results_(4 * kEntries * sizeof(std::uint64_t), nullptr, 0),
@@ -61,7 +61,7 @@ DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions&
                          ": its rings (" + std::to_string(sends_.sq.wqe_cnt) + " blocks of " +
                          std::to_string(sends_.sq.stride) + " bytes, " +
                          std::to_string(completions_.cqe_cnt) + " completions of " +
-                         std::to_string(completions_.cqe_size) + ") are not what they know");
+                         std::to_string(completions_.cqe_size) + ") have an unsupported layout");
 }
 
 DirectTarget::DirectTarget(const Rail& rail, const rdma::QueuePairOptions& options,
@@ -75,7 +75,7 @@ DirectTarget::DirectTarget(const Rail& rail, const rdma::QueuePairOptions& optio
           rdma::QueuePair::create(rail.domain(), queue_, queue_, options_of_ring(options))) {
   queue_pair_->to_init();
   queue_pair_->connect(source);
-  board_->pages().kernels.fetch_add(1);  // what they put wakes nobody
+  board_->pages().kernels.fetch_add(1);  // their puts wake no thread
 }
 
 DirectTarget::~DirectTarget() { board_->pages().kernels.fetch_sub(1); }

@@ -1,5 +1,5 @@
 // A queue pair that kernels of this process drive by themselves (GPU-initiated RDMA): its rings lie
-// in memory that a GPU can be given, and nobody posts to it through verbs.
+// in memory that can be mapped into a GPU, and nothing is posted to it through verbs.
 #pragma once
 
 #include <infiniband/mlx5dv.h>
@@ -19,9 +19,9 @@ namespace zerohop::engine {
 
 class DirectQueuePair {
  public:
-  static constexpr std::uint32_t kEntries = 512;  // that wait or are under way, at least
+  static constexpr std::uint32_t kEntries = 512;  // waiting or outstanding, at least
 
-  // Throws RouteUnavailable where the rail's device has no such rings, VerbsError.
+  // Throws RouteUnavailable if the rail's device has no such rings, VerbsError.
   DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options);
 
   rdma::QueuePairAddress address() const { return queue_pair_->address(); }
@@ -30,7 +30,7 @@ class DirectQueuePair {
 
   const mlx5dv_qp& sends() const noexcept { return sends_; }
   const mlx5dv_cq& completions() const noexcept { return completions_; }
-  // Where old values of atomics land: as many as the ring has blocks.
+  // Destination of the old values of atomics: one per block of the ring.
   const softhca::RingMemory& results() const noexcept { return results_; }
   std::uint32_t results_key() const noexcept { return results_region_->lkey(); }
   bool software() const noexcept { return software_; }
@@ -47,8 +47,8 @@ class DirectQueuePair {
   std::shared_ptr<rdma::MemoryRegion> results_region_;
 };
 
-// The other end: nothing is posted here either. Kernels of the peer write into memory that it has
-// keys to, and into the slots of this board.
+// The other end, to which nothing is posted either. Kernels of the peer write into memory for which
+// they have keys, and into the slots of this board.
 class DirectTarget {
  public:
   // Throws VerbsError, RegistrationError.
@@ -66,7 +66,7 @@ class DirectTarget {
   const std::shared_ptr<Board> board_;
   std::shared_ptr<rdma::CompletionQueue> queue_;
   std::shared_ptr<rdma::MemoryRegion> slots_;
-  std::unique_ptr<rdma::QueuePair> queue_pair_;  // goes first
+  std::unique_ptr<rdma::QueuePair> queue_pair_;  // destroyed first
 };
 
 }  // namespace zerohop::engine

@@ -1,5 +1,5 @@
-// Registered memory that belongs to the entries of a send queue: the results of atomics, and, where
-// the device takes no short message inline, short messages. The peer has no key to it.
+// Registered memory for the entries of a send queue: the results of atomics and, if the device
+// takes no short message inline, short messages. The peer has no key to it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ class EntryMemory {
         region_(rdma::MemoryRegion::create(std::move(domain), results_.get(), nbytes_,
                                            IBV_ACCESS_LOCAL_WRITE)) {}
 
-  // The queue pair is gone: releases the device.
+  // After the queue pair is destroyed: releases the device.
   void deregister() noexcept { region_.reset(); }
 
   ibv_sge result_element(std::uint32_t entry) const noexcept {

@@ -1,4 +1,4 @@
-// What kernels of this process reach at a peer by devices.
+// Access of this process's kernels to a peer through devices.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace zerohop::engine {
 
-// Where entries that kernels write are carried out for them.
+// For entries that kernels write and others execute.
 struct EntryReach {
   std::shared_ptr<const Pinned> local;
   bool puts = false;
@@ -19,15 +19,15 @@ struct EntryReach {
   std::shared_ptr<const Route> route;
 };
 
-// Where kernels drive a queue pair by themselves.
+// For a queue pair that kernels drive themselves.
 struct DirectReach {
   EntryReach entries;
   std::shared_ptr<const DirectQueuePair> queue_pair;  // connected
   std::uint32_t local_key = 0;
   std::uint32_t remote_key = 0;
-  std::uint64_t slots = 0;  // of the peer's board: where it has slot 0, and the key to them
+  std::uint64_t slots = 0;  // address of slot 0 of the peer's board; its key follows
   std::uint32_t slots_key = 0;
-  std::shared_ptr<const void> target;  // the other end, as long as this lives
+  std::shared_ptr<const void> target;  // keeps the other end alive
 };
 
 }  // namespace zerohop::engine

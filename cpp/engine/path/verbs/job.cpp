@@ -37,7 +37,7 @@ bool Job::next_run() noexcept {
   }
 }
 
-// Cuts what lies outside of the bytes this job is restricted to off the run.
+// Removes from the run what lies outside the bytes of this job.
 void Job::cut_run() noexcept {
   const std::uint64_t nbytes = std::min(run_.nbytes - skip_, left_);
   run_ = {run_.a_address + skip_, run_.b_address + skip_, nbytes};
@@ -45,8 +45,8 @@ void Job::cut_run() noexcept {
   skip_ = 0;
 }
 
-// One request covers one contiguous range of remote memory; local pieces that belong there are
-// gathered (write) or scattered (read) as its elements.
+// One request covers one contiguous range of remote memory; its local pieces are gathered (write)
+// or scattered (read) as elements.
 void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
   ibv_send_wr& request = chain.add(opcode_);
   const Piece& piece = pieces_[piece_ - 1];
@@ -62,7 +62,7 @@ void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
     total += nbytes;
     remote_end += nbytes;
     run_ = {run_.a_address + nbytes, run_.b_address + nbytes, run_.nbytes - nbytes};
-    if (run_.nbytes > 0 || !next_run()) break;  // the rest is the next request's
+    if (run_.nbytes > 0 || !next_run()) break;  // the rest belongs to the next request
   } while (total < limits.max_message && piece_ == begun_in && run_.b_address == remote_end &&
            chain.takes_element());
   last_byte_ = remote_end - 1;
@@ -72,7 +72,7 @@ void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
   }
 }
 
-// A queue pair executes a read behind the writes posted before it, without a fence.
+// A queue pair executes a read after the writes posted before it, without a fence.
 void Job::fill_read_back(WorkChain& chain, const ibv_sge& result) noexcept {
   reads_back_ = false;
   if (last_byte_ == 0) return;

@@ -1,5 +1,5 @@
-// What one Transfer asks of a queue pair: pieces of data, then perhaps a message behind them. A job
-// knows how far it has been posted, so that a full queue only interrupts it.
+// The work of one Transfer on a queue pair: pieces of data, optionally followed by a message. A job
+// keeps its posting progress, so that a full queue only interrupts it.
 #pragma once
 
 #include <array>
@@ -25,18 +25,18 @@ struct Piece {
   Layout remote;
   std::uint32_t lkey = 0;
   std::uint32_t rkey = 0;
-  bool on_host = true;  // the local side: the CPU may read it, to send it inline
+  bool on_host = true;  // the local side: the CPU may read it and send it inline
 };
 
-// What the queue pair and its port allow.
+// Limits of the queue pair and its port.
 struct JobLimits {
   std::uint32_t max_sge = 1;
   std::uint32_t inline_bytes = 0;
   std::uint32_t max_message = 0;  // bytes of one work request
 };
 
-// How far the paths on the other rails must have come before a message may go out: the number of
-// the last job that each of them must have done; 0: it may be anywhere.
+// How far the paths of the other rails must be before a message may be posted: the number of the
+// last job that each must have completed; 0: no condition.
 using Fence = std::array<std::uint64_t, kMaxRails>;
 
 class Job {
@@ -53,30 +53,30 @@ class Job {
   void reserve(std::size_t pieces) { pieces_.reserve(pieces); }
   void add(const Piece& piece) { pieces_.push_back(piece); }
   // Only these bytes of all the pieces together, in the order of their runs. `skip` is less than
-  // the bytes of the first piece.
+  // the size of the first piece.
   void restrict(std::uint64_t skip, std::uint64_t nbytes) noexcept {
     skip_ = skip;
     left_ = nbytes;
   }
 
-  // The writes end with a read of their last byte: that it is done says that they are visible.
+  // Ends the writes with a read of their last byte, whose completion shows that they are visible.
   void read_back() noexcept { reads_back_ = true, bare_ = false; }
-  // That it is done says no more than that the adapter has what was written.
+  // Its completion only shows that the adapter has the written data.
   bool is_bare_write() const noexcept {
     return bare_ && has_data() && opcode_ == IBV_WR_RDMA_WRITE;
   }
 
-  // The message goes out behind the data: after the data of reads has arrived (a fence), and never
+  // The message is posted after the data: once the data of reads has arrived (a fence), and never
   // visible before the data of writes.
   void then(const Message& message, SendBuffer payload = {}) {
     message_ = message;
     payload_ = std::move(payload);
   }
-  // ... and not before what other rails move has arrived. Null: that is done already.
+  // ... and not before the data of other rails has arrived. Null: it has already.
   void await(std::unique_ptr<const Fence> fence) noexcept { fence_ = std::move(fence); }
   const Fence* fence() const noexcept { return fence_.get(); }
 
-  // Counts the jobs of a path, from 1.
+  // Number of the job on its path, from 1.
   void set_number(std::uint64_t number) noexcept { number_ = number; }
   std::uint64_t number() const noexcept { return number_; }
 
@@ -91,14 +91,14 @@ class Job {
     return opcode_ == IBV_WR_ATOMIC_FETCH_AND_ADD || opcode_ == IBV_WR_ATOMIC_CMP_AND_SWP;
   }
 
-  // Appends data requests until the chain is full or all data is in it. `result`: where the old
-  // value of an atomic goes, or what is read back. Marks inline what is small enough.
+  // Appends data requests until the chain is full or has all data. `result`: destination of an
+  // atomic's old value, or of the read-back byte. Sends small data inline.
   void fill(WorkChain& chain, const JobLimits& limits, const ibv_sge& result) noexcept;
 
   const Message& message() const noexcept { return *message_; }
   std::size_t payload_nbytes() const noexcept { return payload_.payload().size(); }
   SendBuffer take_payload() noexcept { return std::move(payload_); }
-  // Reads before the message must have arrived when it goes out.
+  // Reads before the message must have completed when it is sent.
   bool message_needs_fence() const noexcept { return opcode_ == IBV_WR_RDMA_READ; }
   void message_posted() noexcept { message_.reset(); }
 
@@ -121,9 +121,9 @@ class Job {
   std::vector<Piece> pieces_;
   std::size_t piece_ = 0;            // the next to begin
   std::optional<Runs> runs_;         // of the piece before it
-  Run run_{};                        // what goes out next; nbytes 0: nothing (any more)
-  std::uint64_t skip_ = 0;           // bytes at the begin of the first piece
-  std::uint64_t left_ = UINT64_MAX;  // bytes at most behind run_
+  Run run_{};                        // posted next; nbytes 0: nothing (left)
+  std::uint64_t skip_ = 0;           // bytes at the beginning of the first piece
+  std::uint64_t left_ = UINT64_MAX;  // bytes at most after run_
   std::optional<Atomic> atomic_;
   std::optional<Message> message_;
   std::unique_ptr<const Fence> fence_;
@@ -132,7 +132,7 @@ class Job {
   bool started_ = false;
   bool reads_back_ = false;  // still to be posted
   bool bare_ = true;
-  std::uint64_t last_byte_ = 0;  // of what was written last, at the peer; 0: nothing was
+  std::uint64_t last_byte_ = 0;  // of the last write, at the peer; 0: none
   std::uint32_t last_rkey_ = 0;
 };
 

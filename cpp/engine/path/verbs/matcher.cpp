@@ -25,7 +25,7 @@ Layout packed_like(const Layout& array, const void* bytes) {
                             array.shape.span());
 }
 
-// Empty messages and offers take room too.
+// Empty messages and offers take memory too.
 std::size_t cost(const Arrived& arrived) { return arrived.payload.size() + sizeof(Arrived); }
 
 void copy(const Layout& from, const Layout& to) {

@@ -1,4 +1,4 @@
-// Memory for messages of one size, registered with devices. The peers have no key to any of it.
+// Memory for messages of one size, registered with devices. Peers have no key to it.
 #pragma once
 
 #include <cstddef>
@@ -12,37 +12,36 @@
 
 namespace zerohop::engine {
 
-// What one end takes of messages from each Peer. It says so in Hello; the other end keeps to it,
-// whatever it takes itself.
+// The receive limits of one end for each Peer. It sends them in Hello; the other end obeys them,
+// whatever its own limits.
 struct MessageWindow {
-  // Fewer could not name a range of staged memory in a request.
+  // Fewer bytes could not hold a range of staged memory in a request.
   static constexpr std::uint32_t kLeastBytes = 64;
   // Message::taken counts modulo 2^16.
   static constexpr std::uint32_t kMostSlots = UINT16_MAX;
 
-  std::uint32_t slots = 32;  // messages that the peer may have on its way
-  // Payload that a message carries itself; both ends keep to the smaller. Up to here a copy at
-  // either end costs less than the round trips of an offer (measured over TCP: 3 times the rate at
-  // 16 KiB).
+  std::uint32_t slots = 32;  // messages that the peer may have in flight
+  // Payload inside a message; both ends use the smaller value. Up to this size a copy at either end
+  // costs less than the round trips of an offer (measured over TCP: 3 times the rate at 16 KiB).
   std::uint32_t nbytes = 16384;
 
   std::uint32_t slot_nbytes() const noexcept { return sizeof(Message) + nbytes; }
-  // How many messages are taken before the peer is told so without a message: often enough that it
-  // seldom waits, seldom enough that it costs little, and that 4 such credits are on their way at
-  // most.
+  // Number of messages taken before this end returns credits without a message: often enough that
+  // the peer seldom waits, seldom enough that it costs little and that at most 4 such credits are
+  // in flight.
   std::uint32_t credit_every() const noexcept { return (slots + 3) / 4; }
-  // Credits use up receive requests too: 4, and one that was asked for.
+  // Credits use receive requests too: 4, and one that was requested.
   std::uint32_t receive_slots() const noexcept { return slots + 5; }
 };
 
-// A block of buffers. They are mapped, not allocated from the heap: pages that no message ever
-// touched cost nothing, unless a device pins them.
+// A block of buffers. They are mapped rather than allocated from the heap: pages that no message
+// ever used cost nothing, unless a device pins them.
 class MessageBuffers {
  public:
   // Throws RegistrationError.
   MessageBuffers(std::uint32_t count, std::uint32_t buffer_nbytes);
 
-  // With one more device: the keys are numbered in the order of these calls; null: none with it.
+  // Adds a device: keys are numbered in the order of these calls; null: no keys for it.
   void add_device(const std::shared_ptr<rdma::ProtectionDomain>& domain);
   void deregister() noexcept {
     for (auto& region : regions_) region.reset();

@@ -1,4 +1,4 @@
-// A message on its way out, and what it needs.
+// A message to be sent, and what it needs.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,8 @@ struct Outgoing {
   Message message;
   SendBuffer payload{};
   RailKeys rkeys{};               // of an offer
-  std::span<std::byte> packed{};  // where the array goes first, if it does
-  std::optional<Seal>
-      seal{};  // of the array; to be put behind the payload, which has a buffer then
+  std::span<std::byte> packed{};  // destination of a packed copy of the array, if needed
+  std::optional<Seal> seal{};     // of the array; goes behind the payload, which then has a buffer
 
   bool offers() const noexcept {
     return message.kind == MessageKind::offer || message.kind == MessageKind::sealed_offer;

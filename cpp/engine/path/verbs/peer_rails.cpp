@@ -43,7 +43,7 @@ PathGroup::Since PeerRails::dark() const {
   return group_->dark();
 }
 
-// The first that exists; a closed path says itself why it is closed.
+// The first that exists; a closed path throws the reason itself.
 VerbsPath& PeerRails::any_path() const {
   for (const auto& path : paths_) {
     if (path) return *path;
@@ -61,15 +61,16 @@ VerbsPath& PeerRails::atomics_path() const {
   const auto& first = paths_.front();
   if (first && !first->fruitless() && !first->gone()) return *first;
   if (global_atomics_) return *paths_[group_->message_rail()];
-  throw RouteUnavailable(
-      "atomics with peer '" + state_->name() + "' go over " + rails_.front()->name() +
-      " only, which does not serve: those of another adapter are not atomic with them; wait until "
-      "it does again (peer.stats()['rails'])");
+  throw RouteUnavailable("atomics with peer '" + state_->name() + "' go over " +
+                         rails_.front()->name() +
+                         " only, which does not work now: those of another adapter are not atomic "
+                         "with them; wait until "
+                         "it works again (peer.stats()['rails'])");
 }
 
 RailMask PeerRails::reach(std::span<const Pair> pairs) const {
   RailMask mask = (RailMask{1} << count()) - 1;
-  // With all of them closed the reason comes with the attempt.
+  // If all are closed, the attempt reports the reason.
   if (const RailMask open = open_rails()) mask &= open;
   for (const auto& [local, remote] : pairs) {
     if (local->layout().count() == 0) continue;
@@ -92,7 +93,7 @@ PeerRails::Work PeerRails::work(bool others) const {
   work.pending = work.pending || !group_->settled();
   for (const auto& path : paths_) {
     if (!path) continue;
-    // Of several rails one may be in repair for long: there the group knows.
+    // One of several rails may be in repair for long; the group tracks that case.
     const bool may_arrive = count() == 1 && path->in_repair();
     work.pending = work.pending || may_arrive || path->jobs_pending() > 0;
     work.unseen = work.unseen || path->may_be_unseen();

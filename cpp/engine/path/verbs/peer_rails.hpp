@@ -1,5 +1,5 @@
-// The queue pairs with one Peer, one on each rail: which of them serve, and which carry what has to
-// stay in one order.
+// The queue pairs with one Peer, one per rail: which of them work, and which carry work that must
+// stay in order.
 #pragma once
 
 #include <cstddef>
@@ -26,41 +26,41 @@ class PeerRails {
         state_(std::move(state)),
         group_(std::make_shared<PathGroup>(state_->name())) {}
 
-  // on_broken: has the queue pair of that rail replaced; it only passes the word on.
+  // on_broken: starts the repair of that rail's queue pair; it must only schedule it.
   void open(PathServices services, const std::function<void(RailIndex)>& on_broken);
-  // No memory of a transfer is touched any more when this returns.
+  // After it returns, no memory of a transfer is accessed any more.
   void close(const VerbsPath::Reason& reason);
 
   const Rails& devices() const noexcept { return rails_; }
   const std::shared_ptr<PathGroup>& group() const noexcept { return group_; }
-  // Null: the rail's device was gone when the Peer was made.
+  // Null: the rail's device was already gone when the Peer was made.
   const std::shared_ptr<VerbsPath>& path(RailIndex rail) const noexcept { return paths_[rail]; }
-  std::size_t count() const noexcept { return group_->rails(); }  // that both ends have
+  std::size_t count() const noexcept { return group_->rails(); }  // at both ends
   void set_count(std::size_t count, bool global_atomics);
-  RailMask open_rails() const;  // whose paths are not closed
-  // Since when its failed transfers may still arrive, and none of the rails serves.
+  RailMask open_rails() const;  // those whose paths are not closed
+  // Since when its failed transfers may still arrive; since when no rail has worked.
   PathGroup::Since unsettled(RailIndex rail) const;
   PathGroup::Since dark() const;
 
   VerbsPath& message_path() const;
-  // Atomics of different adapters are not atomic with each other, so all take one rail. Throws
-  // RouteUnavailable while it does not serve.
+  // Atomics of different adapters are not atomic with each other, so all use one rail. Throws
+  // RouteUnavailable while it does not work.
   VerbsPath& atomics_path() const;
-  // Open rails over which both sides of every pair can be reached.
+  // Open rails that reach both sides of every pair.
   RailMask reach(std::span<const Pair> pairs) const;
 
   bool idle() const;
   struct Work {
-    bool pending = false;  // jobs that are not done, or failed but may still arrive
-    bool unseen = false;   // what the peer may not see yet, though it is done here
+    bool pending = false;  // jobs not done, or failed but possibly still arriving
+    bool unseen = false;   // done here, but perhaps not visible to the peer yet
   };
-  Work work(bool others) const;  // others: the caller knows of more that is pending
+  Work work(bool others) const;  // others: the caller has more pending work
 
   struct Report {
     std::string device;
-    std::string trouble;              // why it does not serve; empty: it does
+    std::string trouble;              // why it does not work; empty: it works
     const PathStats* stats;           // null: it never had a queue pair
-    std::uint64_t registered_nbytes;  // for messages and atomics; 0: it has no queue pair
+    std::uint64_t registered_nbytes;  // for messages and atomics; 0: no queue pair
   };
   std::vector<Report> reports() const;
   std::vector<Settings> settings() const;

@@ -1,6 +1,6 @@
 // The buffers for incoming messages of one rail, for all Peers: a shared receive queue. Its memory
-// grows with the first Peers, up to kMost messages. When Peers send more at a time than there are
-// buffers, the device holds them back (RNR NAK) until messages are taken.
+// grows with the first Peers, up to kMost messages. If Peers send more at a time than there are
+// buffers, the device delays them (RNR NAK) until messages are taken.
 #pragma once
 
 #include <atomic>
@@ -21,7 +21,7 @@ class ReceivePool final : public CompletionSink {
  public:
   static constexpr std::uint32_t kMost = 512;  // messages, unless one Peer may send more
 
-  // Also makes room in the completion queue of that rail. Throws VerbsError.
+  // Also reserves room in the completion queue of that rail. Throws VerbsError.
   static std::shared_ptr<ReceivePool> create(const Rail& rail, const MessageWindow& window,
                                              Poller& poller);
 
@@ -29,21 +29,21 @@ class ReceivePool final : public CompletionSink {
     return (completion.wr_id & kReceiveBit) != 0;
   }
 
-  // For a queue pair that receives here, as long as it keeps the answer. The first ones bring
-  // memory along: throws RegistrationError.
+  // For a queue pair that receives here, as long as it keeps the returned pointer. The first calls
+  // allocate memory: throws RegistrationError.
   static std::shared_ptr<ReceivePool> join(const std::shared_ptr<ReceivePool>& pool);
 
   const std::shared_ptr<rdma::SharedReceiveQueue>& queue() const noexcept { return queue_; }
-  // The message that has come, until post().
+  // The received message, valid until post().
   std::span<const std::byte> message(const ibv_wc& completion) const noexcept {
     return buffer(completion.wr_id).first(completion.byte_len);
   }
-  void post(std::uint64_t wr_id) noexcept;  // the buffer of that completion, again
-  // Of a queue pair that is gone: posts the buffer again.
+  void post(std::uint64_t wr_id) noexcept;  // posts the buffer of that completion again
+  // For a queue pair that is gone: posts the buffer again.
   void on_completion(const ibv_wc& completion) noexcept override;
 
   std::size_t nbytes() const noexcept { return nbytes_.load(std::memory_order_relaxed); }
-  // The Endpoint is closed, and so are its queue pairs: releases the device.
+  // Once the Endpoint and its queue pairs are closed: releases the device.
   void let_go() noexcept;
 
  private:
@@ -53,7 +53,7 @@ class ReceivePool final : public CompletionSink {
   void add_block(std::uint32_t index);
   std::span<std::byte> buffer(std::uint64_t wr_id) const noexcept;
 
-  // For one queue pair: as many messages as its peer may have on its way.
+  // For one queue pair: as many messages as its peer may have in flight.
   struct Block {
     std::atomic<bool> there{false};
     std::unique_ptr<MessageBuffers> buffers;

@@ -40,7 +40,7 @@ SendBuffer SendPool::take(std::size_t nbytes) {
   }
 }
 
-// The devices are asked without the lock.
+// Registers with the devices without the lock.
 void SendPool::grow() {
   auto block = std::make_unique<MessageBuffers>(kBlock, sizeof(Message) + payload_nbytes_);
   for (const auto& rail : rails_) block->add_device(rail->gone() ? nullptr : rail->domain());

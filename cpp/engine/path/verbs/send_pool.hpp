@@ -1,4 +1,4 @@
-// Registered memory for messages on their way out, for all Peers of an Endpoint.
+// Registered memory for outgoing messages, for all Peers of an Endpoint.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,8 @@ namespace zerohop::engine {
 
 class SendPool;
 
-// One buffer with room for a Message and its payload. It goes back when the message has gone out.
+// One buffer with room for a Message and its payload. It returns to the pool once the message has
+// been sent.
 class SendBuffer {
  public:
   SendBuffer() = default;  // none
@@ -32,7 +33,7 @@ class SendBuffer {
   std::span<std::byte> payload() const noexcept {
     return nbytes_ == 0 ? std::span<std::byte>() : bytes_.subspan(sizeof(Message), nbytes_);
   }
-  void append(std::span<const std::byte> more) noexcept;       // to the payload, which has room
+  void append(std::span<const std::byte> more) noexcept;       // to the payload; must fit
   std::byte* begin() const noexcept { return bytes_.data(); }  // of the Message
   std::uint32_t lkey(RailIndex rail) const noexcept;
 
@@ -53,12 +54,12 @@ class SendPool : public std::enable_shared_from_this<SendPool> {
   SendPool(Rails rails, std::uint32_t payload_nbytes)
       : rails_(std::move(rails)), payload_nbytes_(payload_nbytes) {}
 
-  // For a payload of that size. Grows when all buffers are in use: as many are, at most, as there
-  // are messages in line and on their way. Throws RegistrationError.
+  // For a payload of that size. Grows if all buffers are in use, at most to the number of messages
+  // queued and in flight. Throws RegistrationError.
   SendBuffer take(std::size_t nbytes);
 
   std::size_t nbytes() const;  // registered
-  void let_go() noexcept;      // the Endpoint is closed: releases the devices
+  void let_go() noexcept;      // after the Endpoint is closed: releases the devices
 
  private:
   friend class SendBuffer;
@@ -72,7 +73,7 @@ class SendPool : public std::enable_shared_from_this<SendPool> {
   const std::uint32_t payload_nbytes_;  // at most
   mutable Mutex<Rank::send_pool> mutex_;
   std::vector<std::unique_ptr<MessageBuffers>> blocks_;
-  std::vector<std::uint32_t> free_;  // used last, first; has room for all
+  std::vector<std::uint32_t> free_;  // last used first; has room for all
 };
 
 }  // namespace zerohop::engine

@@ -1,5 +1,5 @@
-// What a queue pair hands to the staged path: messages about memory that its adapter does not
-// reach.
+// Messages that a queue pair passes to the staged path: those about memory that its adapter does
+// not reach.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ namespace zerohop::engine {
 
 struct StagedMessage {
   RailIndex rail = 0;
-  std::uint32_t epoch = 0;  // of the path that it came by
+  std::uint32_t epoch = 0;  // of the path it arrived on
   Message message{};
   std::vector<std::byte> payload;
 };
@@ -22,10 +22,10 @@ struct StagedMessage {
 class StagedMessages {
  public:
   virtual ~StagedMessages() = default;
-  // Puts an array that came with the message, or is to be had from the peer, into `into`.
+  // Puts an array into `into`: from the message, or requested from the peer.
   virtual void deliver(const PostedReceive& receive, const Layout& into,
                        const StagedMessage& came) = 0;
-  // Does what the peer asks for (pull or push). Throws ProtocolError. The lock of the group is
+  // Executes a request of the peer (pull or push). Throws ProtocolError. The lock of the group is
   // held.
   virtual void serve(StagedMessage asked) = 0;
 };

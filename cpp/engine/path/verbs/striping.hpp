@@ -1,4 +1,4 @@
-// Cuts a transfer into shares, one a rail.
+// Cuts a transfer into shares, one per rail.
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace zerohop::engine {
 
-// Where two rails move about as many bytes in a given time as one: below, the second completion
-// costs more than the second wire gains.
+// The size at which two rails are as fast as one: below, the second completion costs more than the
+// second wire gains.
 inline constexpr std::uint64_t kDefaultStripeBytes = std::uint64_t{1} << 20;
 
 // Bytes [begin, begin + nbytes) of all the data of a transfer.
@@ -25,9 +25,9 @@ struct Stripe {
 
 class Striping {
  public:
-  // One share on each rail of `rails`, as equal as whole units of 4 KiB allow, if there are more
-  // than `threshold` bytes; else all on `nearest`, or on the first rail where that is not among
-  // them. `rails` is not empty.
+  // For more than `threshold` bytes: one share on each rail of `rails`, as equal as whole units of
+  // 4 KiB allow. Otherwise all on `nearest`, or on the first rail if `nearest` is not among them.
+  // `rails` is not empty.
   Striping(std::uint64_t nbytes, RailMask rails, std::uint64_t threshold,
            RailIndex nearest) noexcept {
     const auto several = static_cast<std::uint64_t>(std::popcount(rails));

@@ -1,5 +1,5 @@
-// Set-up, repair and the state of a path. What it posts is in verbs_path_posting.cpp, what
-// completes in verbs_path_completion.cpp.
+// Set-up, repair and the state of a path. Posting is in verbs_path_posting.cpp, completion in
+// verbs_path_completion.cpp.
 #include "engine/path/verbs/verbs_path.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ PathServices with_reserve(PathServices services, std::uint32_t reserve) {
   return services;
 }
 
-// Not with the lock held: it takes a call of the driver.
+// Call it without the lock: it calls the driver.
 LocalEnd ask_local_end(const rdma::QueuePair& queue_pair) {
   return {.address = queue_pair.address(),
           .link_layer = queue_pair.device().port_attributes().link_layer};
@@ -47,14 +47,14 @@ VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
       entries_(services_.rail->domain(), services_.options.send_depth,
                queue_pair_->options().inline_bytes < EntryMemory::kShort),
       local_(ask_local_end(*queue_pair_)),
-      // The depth asked for, on which the buffers and the completion queue count, even where the
-      // device grants more.
+      // The requested depth, which buffers and completion queue rely on, even if the device grants
+      // more.
       send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
   limits_.max_message = services_.rail->device().port_attributes().max_msg_sz;
   take_limits();
 }
 
-// As the device granted them to the queue pair.
+// The limits that the device granted to the queue pair.
 void VerbsPath::take_limits() {
   limits_.max_sge = queue_pair_->options().send_sge;
   limits_.inline_bytes = queue_pair_->options().inline_bytes;
@@ -87,7 +87,7 @@ std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
   return queue_pair;
 }
 
-// In error it gives back the buffer of a message that is coming in.
+// The error state returns the buffer of a message that is being received.
 void VerbsPath::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
   try {
     queue_pair->to_error();
@@ -100,7 +100,7 @@ void VerbsPath::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
 
 PathTerms VerbsPath::terms() const {
   const std::lock_guard lock(group_->mutex);
-  // A closed path has none: its rail has no number, and the peer no use for it.
+  // A closed path has none: the peer needs no number of it.
   return {.queue_pair = queue_pair_ ? local_.address : rdma::QueuePairAddress{},
           .receive_slots = services_.messages.slots,
           .slot_nbytes = services_.messages.slot_nbytes()};
@@ -122,11 +122,11 @@ void VerbsPath::connect(const PathTerms& remote) {
   group_->set_eager_limit(std::min(services_.messages.slot_nbytes(), remote.slot_nbytes) -
                           sizeof(Message));
   mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(local_.address, remote.queue_pair).mtu);
-  decide();  // it lives
+  decide();  // the peer is alive
   try {
     queue_pair_->connect(remote.queue_pair);
   } catch (const VerbsError&) {
-    // From RTR on the peer's requests are served, and a bad one ends the queue pair before RTS.
+    // From RTR on the peer's requests are served, and a bad one breaks the queue pair before RTS.
     if (queue_pair_->state() != IBV_QPS_ERR) throw;
     state_ = State::broken;
     group_->set_serving(rail(), false);
@@ -164,7 +164,7 @@ void VerbsPath::abandon(const std::string& cause) {
 }
 
 void VerbsPath::on_last_receive() {
-  services_.poller->flush();  // completions know better what ended it
+  services_.poller->flush();  // completions give a better reason
   const std::lock_guard lock(group_->mutex);
   break_down("the device put its queue pair in error", /*flushed_untouched=*/false,
              /*peer_may_be_gone=*/true);
@@ -179,7 +179,7 @@ void VerbsPath::abandon_now(const std::string& cause) {
 void VerbsPath::give_up(const std::string& cause) {
   const std::lock_guard lock(group_->mutex);
   if (state_ == State::closed) return;
-  decide();  // nothing more is to be learned of what was cut off
+  decide();  // nothing more will be known about what was cut off
   state_ = State::broken;
   break_cause_ = cause;
   break_reported_ = true;  // the caller knows
@@ -215,12 +215,12 @@ std::string VerbsPath::trouble() const {
   if (state_ == State::closed) return close_reason_(Effect::nothing).message;
   if (((group_->serving() >> rail()) & 1) != 0) return "";
   if (break_cause_.empty()) return "it is not connected yet";
-  return break_cause_ + (state_ == State::up ? "; whether it works again is being tried" : "");
+  return break_cause_ + (state_ == State::up ? "; its repair is being tested" : "");
 }
 
-// Not with the lock held: a driver may take long. The path may be closed meanwhile.
+// Call it without the lock: a driver may take long. The path may be closed meanwhile.
 void VerbsPath::renew() {
-  services_.poller->flush();  // what the old queue pair received is delivered before it goes
+  services_.poller->flush();  // deliver what the old queue pair received before it is destroyed
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) return;

@@ -1,4 +1,4 @@
-// What a path completes: chains, messages, errors. All of it runs in whatever thread polls, with
+// Completions of a path: chains, messages, errors. All of it runs in whichever thread polls, with
 // the mutex of the group held.
 #include <algorithm>
 #include <cstring>
@@ -12,9 +12,9 @@
 namespace zerohop::engine {
 namespace {
 
-// Statuses after which the requests behind the failed one surely never ran: it was refused before
-// anything was sent, or ended by the responder, which executes in order. Not LOC_QP_OP_ERR: so
-// ends, on Soft-RoCE, also what was sent, when its network goes down before the acknowledgement.
+// Statuses after which the requests behind the failed one certainly never ran: it was refused
+// before anything was sent, or ended by the responder, which executes in order. Not LOC_QP_OP_ERR:
+// on Soft-RoCE, sent requests also end with it if the network goes down before the acknowledgement.
 bool refused_in_order(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_LOC_LEN_ERR:
@@ -26,29 +26,29 @@ bool refused_in_order(ibv_wc_status status) {
   }
 }
 
-// Statuses that this end's own device gives by itself: they say nothing of the peer.
-// A refusal by the responder may be its end: when a process dies, the kernel takes its memory
-// regions away before its queue pairs.
+// Statuses that this end's own device raises by itself: they say nothing about the peer. A refusal
+// by the responder may mean that the peer has ended: when a process dies, the kernel destroys its
+// memory regions before its queue pairs.
 bool refused_here(ibv_wc_status status) {
   return status == IBV_WC_LOC_LEN_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
          status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_GENERAL_ERR;
 }
 
-// Statuses that a port which is down gives: Soft-RoCE has each of them.
+// Statuses that a port raises when it is down: Soft-RoCE produces each of them.
 bool may_be_the_port(ibv_wc_status status) {
   return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
          status == IBV_WC_WR_FLUSH_ERR;
 }
 
-// What this end's device has done wrong because it was asked to; empty on adapters. Who has no
-// right to the memory is refused with or without faults, unless that very status was asked for.
+// The faults injected into this end's device; empty on adapters. An access without a right is
+// refused with or without faults, unless exactly that status was requested.
 std::string on_purpose(const Rail& rail, ibv_wc_status status) {
   if (!rail.software()) return {};
   const auto counts = softhca::fault_counts(rail.device().context());
   const bool of_rights = status == IBV_WC_REM_ACCESS_ERR || status == IBV_WC_LOC_PROT_ERR;
   if (of_rights && counts->of(softhca::Fault::fail) == 0) return {};
   const std::string faults = counts->text();
-  return faults.empty() ? faults : "; faults on purpose so far, by zh.Faults: " + faults;
+  return faults.empty() ? faults : "; faults injected so far, by zh.Faults: " + faults;
 }
 
 std::string cause_of(const ibv_wc& completion, const Rail& rail) {
@@ -59,7 +59,7 @@ std::string cause_of(const ibv_wc& completion, const Rail& rail) {
              "; of the software HCA: the CUDA error of a copy of GPU memory)";
   }
   if (completion.status == IBV_WC_REM_ACCESS_ERR) {
-    cause += "; most likely its owner has closed or dropped it, or its grant has ended";
+    cause += "; most likely its owner closed or dropped it, or its grant ended";
   }
   if (may_be_the_port(completion.status)) {
     const std::string trouble = rail.device().port_trouble();
@@ -68,8 +68,8 @@ std::string cause_of(const ibv_wc& completion, const Rail& rail) {
   return cause + on_purpose(rail, completion.status);
 }
 
-// Of a job in line: posted in part, or all of it but the message; or this is the message behind
-// the shares of other rails, which those tell about.
+// For a queued job: posted in part, or all of it except the message; or it is the message after the
+// shares of other rails, which report their own effect.
 Effect effect_of_cutting(const Job& job) {
   if (!job.has_data() && job.transfer()->striped()) return Effect::all;
   if (!job.started() || !job.has_data()) return Effect::nothing;
@@ -131,8 +131,8 @@ void VerbsPath::on_error(const ibv_wc& completion) {
   if (!is_receive) fail_chains(completion.wr_id, completion.status);
 }
 
-// The queue pair is in error, or is put there: what is posted comes back flushed, what waits in
-// line fails here. renew() makes the path usable again.
+// The queue pair is in error, or is put there: posted requests come back flushed, queued jobs fail
+// here. renew() makes the path usable again.
 void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
                            bool peer_may_be_gone) {
   if (state_ != State::up) return;
@@ -155,7 +155,7 @@ void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
 }
 
 void VerbsPath::on_post_refused(int error) {
-  // Nothing of the chain may be assumed posted or not posted: the end of the queue pair decides.
+  // Whether the chain was posted is unknown: destroying the queue pair decides it.
   const std::string cause = errno_message("posting was refused", error);
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   fail_chains(send_queue_.next_ticket(), IBV_WC_GENERAL_ERR);
@@ -169,9 +169,9 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
     if (!chain.transfer) continue;
     const bool untouched = flushed ? flushed_untouched_ : refused_in_order(status);
     Effect effect = untouched ? Effect::nothing : Effect::all;
-    // A refused request may have had predecessors, in its chain or before it, that were executed;
-    // and one of several packets may have been refused in the middle, when its memory was closed. A
-    // single packet is refused whole, unless the responder says that it failed to carry it out.
+    // Earlier requests, in the chain or before it, may have been executed; and one of several
+    // packets may have been refused in the middle, when its memory was closed. A single packet is
+    // refused as a whole, unless the responder reports that it failed to execute it.
     const bool whole = chain.requests == 1 && chain.transfer->nbytes() <= mtu_nbytes_ &&
                        status != IBV_WC_REM_OP_ERR;
     if (untouched && (chain.transfer->progressed() || (!flushed && !whole))) {
@@ -181,7 +181,7 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
   }
 }
 
-// Drops the hold of a transfer that will not be carried out, now or when it is known why.
+// Drops the hold of a transfer that will not be executed, now or once the reason is known.
 void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
   if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
   if (transfer->placed()) effect = Effect::all;
@@ -223,7 +223,7 @@ void VerbsPath::drop_offer(const Offer& offer) {
   cut_off(offer.transfer, Effect::all, IBV_WC_WR_FLUSH_ERR);
 }
 
-// The peer has answered with a fresh queue pair: what the old one cut off was its failure alone.
+// The peer answered with a fresh queue pair, so only the old one failed, not the peer.
 void VerbsPath::decide() {
   peer_may_be_gone_ = false;
   for (const Offer& offer : std::exchange(undecided_offers_, {})) drop_offer(offer);
@@ -239,7 +239,7 @@ void VerbsPath::report_if_drained() {
   needs_renewal_();
 }
 
-// All jobs up to that one have ended, in failure: so do the messages that were to follow them.
+// All jobs up to that one have failed; fails the messages that had to follow them.
 void VerbsPath::count_as_done(std::uint64_t upto) {
   const std::uint64_t before = jobs_done_;
   if (before >= upto) return;
@@ -247,7 +247,7 @@ void VerbsPath::count_as_done(std::uint64_t upto) {
   group_->fail_followers(rail(), before, upto);
 }
 
-// Fails the messages in line here that were to follow jobs (before, upto] of another rail.
+// Fails the queued messages here that had to follow jobs (before, upto] of another rail.
 void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::uint64_t upto) {
   const auto follows = [&](const Job& job) {
     return job.fence() != nullptr && (*job.fence())[other] > before &&
@@ -263,7 +263,7 @@ void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::ui
 }
 
 bool VerbsPath::close(Reason reason) {
-  services_.poller->flush();  // what has arrived is not lost with the connection
+  services_.poller->flush();  // so that received data is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
   {
     const std::lock_guard lock(group_->mutex);
@@ -275,7 +275,7 @@ bool VerbsPath::close(Reason reason) {
     group_->set_serving(rail(), false);
     fruitless_.store(true, std::memory_order_relaxed);
   }
-  // From here on the device touches no memory of this path.
+  // From here on the device accesses no memory of this path.
   if (queue_pair) end_queue_pair(std::move(queue_pair));
   entries_.deregister();
 

@@ -1,4 +1,4 @@
-// The messages that arrive on a path: notifications, and the two-sided send and recv.
+// Incoming messages of a path: notifications, and the two-sided send and recv.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;  // bytes of eager pa
 constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification is half a Message
 
 [[noreturn]] void refuse_message(const std::string& cause) {
-  throw ProtocolError("a message that no correct peer sends: " + cause);
+  throw ProtocolError("the peer sent an invalid message: " + cause);
 }
 
 Message decode(std::span<const std::byte> bytes) {
@@ -28,14 +28,14 @@ Message decode(std::span<const std::byte> bytes) {
   return message;
 }
 
-// The peer could not, or would not, copy: nothing or some of what it was asked for.
+// The peer could not, or refused to, copy all or some of the requested data.
 Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
   const bool refused = value == IBV_WC_REM_ACCESS_ERR;
   const auto status = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
   return Failure{.kind = Failure::Kind::verbs,
                  .message = "transfer with peer '" + peer +
                             "' failed: " + rdma::completion_status_name(status) + ": " +
-                            (refused ? "its memory was closed by its owner, or never given"
+                            (refused ? "its memory was closed by its owner, or never shared"
                                      : "its copies of GPU memory failed there"),
                  .code = status}
       .with_effect(refused ? Effect::nothing : Effect::some);
@@ -51,18 +51,18 @@ void VerbsPath::on_receive(const ibv_wc& completion) {
   }
 }
 
-// The peer has taken `more` messages since it last said so.
+// The peer has taken `more` messages since its last report.
 void VerbsPath::on_credits(std::uint32_t more) {
   if (more > messages_sent_ - messages_taken_by_peer_)
-    refuse_message("it takes more than was sent");
+    refuse_message("it acknowledges more messages than were sent");
   messages_taken_by_peer_ += more;
   if (asked_ && static_cast<std::int32_t>(messages_taken_by_peer_ - *asked_) >= 0) asked_.reset();
 }
 
 void VerbsPath::on_message(std::span<const std::byte> bytes) {
-  // The buffers are there for all: a peer that sends more than it may would take them from others.
+  // All peers share the buffers: a peer that exceeds its credits would take them from others.
   if (messages_taken_ + messages_held_ - messages_reported_ >= services_.messages.slots)
-    refuse_message("it was not given credit for it");
+    refuse_message("it exceeds its credits");
   const Message message = decode(bytes);
   on_credits(static_cast<std::uint16_t>(message.taken - messages_taken_by_peer_));
   handle(message, bytes.subspan(std::min<std::size_t>(bytes.size(), sizeof message)));
@@ -80,18 +80,18 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
     case MessageKind::notify:
       if (message.tag >= Board::kSlots || message.value == 0)
         refuse_message("a notification out of range");
-      // Counted first: who sees the value sees it counted.
+      // Counted first, so that a reader of the value sees it counted.
       stats_.notifications_in.fetch_add(1, std::memory_order_relaxed);
       services_.board->put(message.tag, message.value);
       services_.poller->wake();
       return;
     case MessageKind::eager:
       if (message.nbytes != payload.size())
-        refuse_message("its payload has another size than it says");
+        refuse_message("its payload does not have the stated size");
       return on_data_message({message, {payload.begin(), payload.end()}, rail()});
     case MessageKind::offer:
       if (!payload.empty() && payload.size() != sizeof(std::uint64_t))
-        refuse_message("its key is none");
+        refuse_message("its key is invalid");
       return on_data_message({message, {payload.begin(), payload.end()}, rail()});
     case MessageKind::sealed_eager:
     case MessageKind::sealed_offer: return on_sealed(message, payload);
@@ -102,7 +102,7 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
   refuse_message("kind " + std::to_string(static_cast<unsigned>(message.kind)));
 }
 
-// Without its seal it is as any other.
+// Without its seal it is an ordinary message.
 void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
   Seal seal = 0;
   if (payload.size() < sizeof seal) refuse_message("its checksum is missing");
@@ -111,13 +111,13 @@ void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
   const bool eager = message.kind == MessageKind::sealed_eager;
   const bool whole =
       eager ? rest.size() == message.nbytes : rest.empty() || rest.size() == sizeof(std::uint64_t);
-  if (!whole) refuse_message("its payload has another size than it says");
+  if (!whole) refuse_message("its payload does not have the stated size");
   message.kind = eager ? MessageKind::eager : MessageKind::offer;
   on_data_message({message, {rest.begin(), rest.end()}, rail(), seal});
 }
 
-// What asks for an answer, and has come by a queue pair that is in error: the peer gives up on it,
-// and the answer would go to the next queue pair, which knows nothing of it.
+// Whether to ignore a request that expects an answer: it arrived on a queue pair in error. The peer
+// gives up on it, and the answer would go to the next queue pair, which does not know the request.
 bool VerbsPath::is_void() const noexcept { return state_ == State::broken; }
 
 void VerbsPath::on_data_message(Arrived&& arrived) {
@@ -146,7 +146,7 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
   }
   const bool by_device = payload.empty() && receive.lkeys[rail()] != 0;
   if (message.kind == MessageKind::eager || !by_device) {
-    const auto staged = group_->staged.lock();  // null: the Peer goes
+    const auto staged = group_->staged.lock();  // null: the Peer is being destroyed
     if (staged) staged->deliver(receive, into, staged_message(message, payload));
     return;
   }
@@ -161,7 +161,7 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
 
 void VerbsPath::receive(PostedReceive receive) {
   const std::lock_guard lock(group_->mutex);
-  // A message that came before the connection ended is still received.
+  // A message that arrived before the connection ended is still received.
   auto arrived = group_->matcher.find_arrived(receive.tag);
   if (!arrived && group_->open_rails() == 0) close_reason_(Effect::nothing).raise();
   if (!arrived) return group_->matcher.add(std::move(receive));
@@ -184,7 +184,7 @@ void VerbsPath::release_credits() {
 
 void VerbsPath::on_taken(const Message& message) {
   const auto found = offers_.find(message.id);
-  if (found == offers_.end()) refuse_message("it takes an offer that was never made");
+  if (found == offers_.end()) refuse_message("it acknowledges an offer that was never made");
   const std::shared_ptr<Transfer> transfer = std::move(found->second.transfer);
   offers_.erase(found);
   if (message.value != 0) transfer->fail(failure_at_peer(group_->peer_name, message.value));

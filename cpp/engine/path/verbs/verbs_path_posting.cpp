@@ -1,4 +1,4 @@
-// What a path posts: jobs in line, messages behind the data, credits.
+// Posting on a path: queued jobs, messages behind the data, credits.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace zerohop::engine {
 namespace {
 
-// Callers wait when this many jobs are in line: memory stays bounded however many they post.
+// Callers wait if this many jobs are queued, which bounds the memory.
 constexpr std::size_t kMaxJobs = 256;
 
 constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
@@ -55,7 +55,7 @@ bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const 
     }
     if (is_write && !services_.rail->software()) bare_writes_ = true;
   }
-  PostedChain posted{.transfer = transfer, .job = ++last_job_};  // whose only hold that is now
+  PostedChain posted{.transfer = transfer, .job = ++last_job_};  // takes over the only hold
   if (message) {
     add_message(chain, *message, {}, posted);
     if (!is_write) chain.back().send_flags |= IBV_SEND_FENCE;
@@ -92,8 +92,8 @@ bool VerbsPath::has_room() const noexcept {
 
 void VerbsPath::wait_for_room(const Deadline& deadline) {
   if (has_room()) return;
-  // The job is accepted whatever becomes of this wait: a peer that takes nothing is found out by
-  // its heartbeat, and its Transfer tells the caller.
+  // The job is accepted however this wait ends: the heartbeat detects a peer that takes nothing,
+  // and the Transfer reports it to the caller.
   services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
 }
 
@@ -114,8 +114,8 @@ void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Messa
   const bool staged =
       payload.payload().size() >= sizeof(std::uint64_t);  // its key, before the seal
   if (!staged && rkeys[rail()] == 0) {
-    throw VerbsError("the device that messages to peer '" + group_->peer_name +
-                     "' go by now does not reach the memory of this send(): try again");
+    throw VerbsError("the device that now carries messages to peer '" + group_->peer_name +
+                     "' does not reach the memory of this send(): try again");
   }
   Job job(transfer, IBV_WR_RDMA_WRITE);
   Message numbered = message;
@@ -129,7 +129,7 @@ void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Messa
   put_message(std::move(job));
 }
 
-// With the lock held, as all that follows.
+// With the lock held, like everything below.
 void VerbsPath::enqueue(Job&& job) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
   group_->stir();
@@ -164,7 +164,7 @@ void VerbsPath::advance_waiting() {
   if (state_ == State::up && !jobs_.empty()) advance_jobs();
 }
 
-// Posts as much of the job as there is room for. True when all of it is posted.
+// Posts as much of the job as fits. True if all of it is posted.
 bool VerbsPath::advance(Job& job) {
   while (!job.data_done() || !job.message_done()) {
     if (send_queue_.room() <= kReserve) return false;
@@ -177,7 +177,7 @@ bool VerbsPath::advance(Job& job) {
       if (job.message_needs_fence()) chain.back().send_flags |= IBV_SEND_FENCE;
       job.message_posted();
     }
-    if (chain.size() == 0) return job.message_done();  // else it waits for the peer to empty a slot
+    if (chain.size() == 0) return job.message_done();  // else it waits for credits
     job.transfer()->hold();
     post(chain, std::move(posted));
     if (state_ != State::up) return false;
@@ -196,7 +196,7 @@ void VerbsPath::add_message(WorkChain& chain, Message message, SendBuffer payloa
   messages_reported_ = messages_taken_;
   tell_soon_ = tell_soon_ && messages_held_ > 0;
   if (message.kind == MessageKind::notify_and_tell) {
-    // One question at a time: so many answers fit into the receive slots.
+    // One request at a time, because the receive slots allow only one such answer.
     if (asked_) message.kind = MessageKind::notify;
     if (!asked_) asked_ = messages_sent_ + 1;
   }
@@ -227,7 +227,7 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
   for (ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
     request->wr_id = ticket;
   }
-  // One completion a chain: it retires every request of the chain and all before them.
+  // One completion per chain: it retires every request of the chain and all earlier ones.
   chain.back().send_flags |= IBV_SEND_SIGNALED;
   posted.requests = chain.size();
   if (posted.transfer) posted.transfer->note_begun();
@@ -241,20 +241,21 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
 }
 
 void VerbsPath::return_credits() {
-  // Every message of ours tells it along the way; this is for when we send none.
+  // Every message we send carries the credits; this is for when we send none.
   const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
   if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
-  if (send_queue_.room() == 0) return;  // the next completion makes room and comes back here
+  if (send_queue_.room() == 0) return;  // the next completion makes room and calls this again
   WorkChain chain(1, 1);
-  // A write of no bytes: the immediate says it all, and its completion makes the peer go on.
+  // A write of no bytes: the immediate carries the count, and its completion lets the peer
+  // continue.
   chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
   messages_reported_ = messages_taken_;
   tell_soon_ = tell_soon_ && messages_held_ > 0;
   post(chain, PostedChain{});
 }
 
-// A fresh queue pair connects over a cut wire as well: the rail serves again when a write of no
-// bytes has come through.
+// A fresh queue pair connects even over a cut wire: the rail works again once a write of no bytes
+// has completed.
 void VerbsPath::post_probe() {
   WorkChain chain(1, 1);
   chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);

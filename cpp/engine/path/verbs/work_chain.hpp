@@ -1,4 +1,4 @@
-// A chain of work requests on the stack, to be posted with one doorbell.
+// A chain of work requests on the stack, posted with one doorbell.
 #pragma once
 
 #include <infiniband/verbs.h>
@@ -12,10 +12,9 @@ namespace zerohop::engine {
 class WorkChain {
  public:
   static constexpr std::uint32_t kRequests = 32;
-  static constexpr std::uint32_t kElements =
-      128;  // scatter/gather elements of all of them together
+  static constexpr std::uint32_t kElements = 128;  // scatter/gather elements in total
 
-  // room: how many requests the send queue takes now; max_sge: elements of one request.
+  // room: how many requests the send queue takes now; max_sge: elements per request.
   WorkChain(std::uint32_t room, std::uint32_t max_sge) noexcept
       : room_(room < kRequests ? room : kRequests), max_sge_(max_sge) {}
 
@@ -24,7 +23,7 @@ class WorkChain {
   ibv_send_wr& front() noexcept { return requests_[0]; }
   ibv_send_wr& back() noexcept { return requests_[requests_used_ - 1]; }
 
-  // Appends a request without elements. Not when full().
+  // Appends a request without elements. Not if full().
   ibv_send_wr& add(ibv_wr_opcode opcode) noexcept {
     ibv_send_wr& request = requests_[requests_used_];
     request = {};
@@ -50,7 +49,7 @@ class WorkChain {
   const std::uint32_t max_sge_;
   std::uint32_t requests_used_ = 0;
   std::uint32_t elements_used_ = 0;
-  std::array<ibv_send_wr, kRequests> requests_;  // each initialised when it is added
+  std::array<ibv_send_wr, kRequests> requests_;  // each initialised in add()
   std::array<ibv_sge, kElements> elements_;
 };
 
