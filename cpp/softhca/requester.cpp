@@ -57,7 +57,8 @@ bool Requester::corrupt() noexcept {
 }
 
 bool Requester::has_work() const noexcept {
-  return next_ != qp_.sends.tail() && !waiting_ && stopped_ == IBV_WC_SUCCESS;
+  const bool more = next_ != qp_.sends.tail() || rewinding_;
+  return more && !waiting_ && stopped_ == IBV_WC_SUCCESS;
 }
 
 bool Requester::gathers() const noexcept {

@@ -19,12 +19,17 @@ def first(job: Job, system: System | None = None) -> str:
     return limits(job, system)[0].what
 
 
-def test_a_peer_with_the_defaults_takes_what_the_readme_says() -> None:
+def test_what_a_rank_takes_is_what_the_documents_say() -> None:
     one = weigh(Job(2))
     assert one.registered_nbytes == (32 + 5 + 16) * (32 + 16384) + 8 * 258
-    assert one.pinned_nbytes - one.registered_nbytes == 131_072 + 1_024 + 295 * 64
-    assert round(one.pinned_nbytes / 1e6, 1) == 1.0
-    assert round(weigh(Job(2, **SMALL)).pinned_nbytes / 1e3) == 31
+    assert one.pinned_nbytes - one.registered_nbytes == 131_072 + (258 + 512) * 64
+
+    def each(**knobs: int) -> int:
+        """Of one Peer more, where all buffers are there."""
+        return weigh(Job(101, **knobs)).pinned_nbytes - weigh(Job(100, **knobs)).pinned_nbytes
+
+    assert round(each() / 1e3) == 150
+    assert round(each(send_depth=32) / 1e3) == 35
 
 
 @pytest.mark.parametrize(
@@ -35,8 +40,8 @@ def test_a_peer_with_the_defaults_takes_what_the_readme_says() -> None:
         (Job(1000, on="soft0"), System(), "descriptors (RLIMIT_NOFILE)"),
         (Job(1000, on="soft0"), PLENTY, "completions of a device (max_cqe)"),
         (Job(1000, on="soft0", **SMALL), PLENTY, "ranks that collectives serve"),
-        (Job(1000, per_host=1), replace(PLENTY, host_nbytes=1 << 30), "RAM of a host, for 1 ranks"),
-        (Job(1000), replace(PLENTY, maps=400), "memory mappings (vm.max_map_count)"),
+        (Job(1000, per_host=1), replace(PLENTY, host_nbytes=1 << 28), "RAM of a host, for 1 ranks"),
+        (Job(1000), replace(PLENTY, maps=185), "memory mappings (vm.max_map_count)"),
     ],
 )
 def test_what_breaks_first(job: Job, system: System, what: str) -> None:

@@ -137,8 +137,8 @@ KNOBS = (
         _core.DEFAULT_MESSAGE_SLOTS,
         range(1, 4097),
         "messages and notifications that each Peer may have on their way to this Endpoint, on each device; "
-        "1.5 * message_slots + 5 buffers of message_bytes are registered for each Peer and device, so that "
-        "fewer slots allow more Peers (see zerohop scale)",
+        "each of the first Peers adds message_slots + 5 receive buffers of message_bytes per device, up to 512, "
+        "which all Peers share (see zerohop scale)",
     ),
     Knob(
         "message_bytes",

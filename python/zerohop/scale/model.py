@@ -130,10 +130,10 @@ def weigh(job: Job) -> Weight:
     """The resources of a rank that has used all its Peers."""
     peers, soft = job.degree, job.on == "soft0"
     pairs = peers * job.rails
-    registered = job.rails * registered_nbytes(job)
+    registered = job.rails * (registered_nbytes(job) + message_nbytes(job, _SENDS))
     pinned = 0 if soft else registered + job.rails * queue_nbytes(job)
     idle = _ALONE["nbytes"] + peers * (_PEER + job.rails * _QUEUE_PAIR) + pinned
-    used = registered + message_nbytes(job, _SENDS) + pairs * _SOFT_USED
+    used = registered + pairs * _SOFT_USED
     on_wire = _SOFT_DESCRIPTORS - 1 if soft else 0  # per queue pair
     blocks = job.rails * receive_blocks(job)
     return Weight(
