@@ -123,7 +123,7 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (limits.kernel, plain, {"proc/sys/kernel/osrelease": "strange"}, {}, "absent", "strange"),
     (limits.memlock, software, {STATUS: ""}, {}, "ok", ""),
     (limits.memlock, software, {STATUS: ROOT_CAPABILITIES}, {"memlock": 64 << 10}, "ok", ""),
-    (limits.memlock, software, {STATUS: ""}, {"memlock": 8 << 20}, "warn", "enough for 8 Peers"),
+    (limits.memlock, software, {STATUS: ""}, {"memlock": 8 << 20}, "warn", "enough for 7 Peers"),
     (limits.memlock, software, {STATUS: ""}, {"memlock": 64 << 10}, "fail", "ulimit -l unlimited"),
     (limits.memlock, plain, {STATUS: ""}, {"memlock": 64 << 10}, "ok", ""),
     (limits.max_map_count, plain, {MAPS: "7f r\n" * 300, "proc/sys/vm/max_map_count": 65530}, {}, "ok", ""),

@@ -29,7 +29,7 @@ def test_what_a_rank_takes_is_what_the_documents_say() -> None:
         return weigh(Job(101, **knobs)).pinned_nbytes - weigh(Job(100, **knobs)).pinned_nbytes
 
     assert round(each() / 1e3) == 150
-    assert round(each(send_depth=32) / 1e3) == 35
+    assert round(each(send_depth=32) / 1e3) == 19
 
 
 @pytest.mark.parametrize(

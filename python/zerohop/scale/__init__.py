@@ -12,7 +12,7 @@ well, for operations without p2p, and 5 KB of additional RAM for p2p.
 What breaks first, with the defaults:
 
 - On adapters, pinned memory. A Peer takes 150 KB on mlx5, mostly send queue, and the message buffers of an Endpoint are
-  8 MB on each rail, which are added with the first 13 Peers. The 8 MiB of RLIMIT_MEMLOCK in Linux are enough for 10 Peers:
+  8 MB on each rail, which are added with the first 13 Peers. The 8 MiB of RLIMIT_MEMLOCK in Linux are enough for 7 Peers:
   raise it, as for every user of RDMA. `send_depth` lowers the first, `message_slots` and `message_bytes` the second.
 - On soft0, descriptors: two per Peer, of the 1024 in shells (`ulimit -n`); then entries of the completion
   queue, 258 per Peer of 2**20, which `send_depth` lowers.
