@@ -155,7 +155,7 @@ TEST_CASE("a driver call that returns late is reported, with the remedy") {
   {
     const HeldUp watch("cuEventRecord", HeldUp::Clock::duration::zero());
   }
-  CHECK(told.find("held cuEventRecord up for 0.0 s") != std::string::npos);
+  CHECK(told.find("blocked cuEventRecord for 0.0 s") != std::string::npos);
   CHECK(told.ends_with("non_blocking=True"));
   set_report_sink(former);
 }

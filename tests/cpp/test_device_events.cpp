@@ -153,7 +153,7 @@ TEST_CASE_FIXTURE(Fixture, "events of queues that are not ours end nothing") {
 TEST_CASE_FIXTURE(Fixture,
                   "an event of a queue pair names the peer, and is not trouble by itself") {
   for (const auto type : {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
-                          IBV_EVENT_PATH_MIG_ERR, IBV_EVENT_QP_LAST_WQE_REACHED}) {
+                          IBV_EVENT_PATH_MIG_ERR}) {
     device.raise_about_queue_pair(type);
     const DeviceEvent event = await(rdma::event_name(type));
     CHECK(event.peer == "right");
@@ -174,6 +174,13 @@ TEST_CASE_FIXTURE(Fixture, "a queue pair that failed is made anew, and the failu
     check_a_write();
     CHECK(to_right->alive());
   }
+}
+
+TEST_CASE_FIXTURE(Fixture, "a queue pair that takes no more messages is in error, and replaced") {
+  device.raise_about_queue_pair(IBV_EVENT_QP_LAST_WQE_REACHED);
+  CHECK(eventually([&] { return broken() == 1; }));
+  check_a_write();
+  CHECK(to_right->alive());
 }
 
 TEST_CASE_FIXTURE(Fixture, "an event of a queue pair that is replaced or unknown is only kept") {

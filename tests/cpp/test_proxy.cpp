@@ -181,7 +181,7 @@ TEST_CASE_FIXTURE(Proxied, "entries that lie are refused") {
   }
   SUBCASE("whose old value has no place") {
     CHECK(post([&](auto head) { return mlx5::fetch_add(head, far, near, 1); }) == Status::failed);
-    why = "no place for an old value";
+    why = "invalid address for the old value";
   }
   CHECK(proxy->error().find(why) != std::string::npos);
   Ticket ticket;
