@@ -18,9 +18,8 @@ from pathlib import Path
 
 ROUTES = ("p2p", "soft0")
 TIMES = 64  # calls that are counted together
-ROUNDS = (
-    4  # the cheapest counts: in another, Python collected garbage or gave the GIL to another thread
-)
+ROUNDS = 4  # of which the cheapest counts: in another, Python may have collected garbage
+NOTHING = "nothing"
 UNDER_WAY = 16  # at most: fewer than the send queue takes
 _MARKS = """
 #include <valgrind/callgrind.h>
@@ -54,15 +53,21 @@ def measure() -> dict[str, int]:
 
 
 def _read(dumps: Iterable[Path], route: str) -> dict[str, int]:
-    totals: dict[str, int] = {}
-    for dump in dumps:
+    """Each dump of a call follows one of as many empty calls: what those cost is not the same all the time."""
+    found: dict[str, int] = {}
+    nothing = 0
+    for dump in sorted(dumps, key=lambda dump: int(dump.suffix[1:])):
         text = dump.read_text()
         name = re.search(r"^desc: Trigger: Client Request: (.*)$", text, re.MULTILINE)
         total = re.search(r"^totals: (\d+)", text, re.MULTILINE)
-        if name and total:
-            totals[name[1]] = min(int(total[1]), totals.get(name[1], sys.maxsize))
-    nothing = totals.pop("nothing")
-    return {f"{name}, {route}": round((total - nothing) / TIMES) for name, total in totals.items()}
+        if not name or not total:
+            continue
+        if name[1] == NOTHING:
+            nothing = int(total[1])
+            continue
+        each = round((int(total[1]) - nothing) / TIMES)
+        found[f"{name[1]}, {route}"] = min(each, found.get(f"{name[1]}, {route}", each))
+    return found
 
 
 class _Counter:
@@ -79,15 +84,26 @@ class _Counter:
         every: int = 1,
     ) -> None:
         """between: so many calls; not counted."""
-        toggle = self._toggle
         for _ in range(ROUNDS):
-            for number in range(TIMES):
-                if between is not None and number % every == 0:
-                    between()
-                toggle()
-                call(*given)
-                toggle()
-            self._dump(name.encode())
+            self._count_round(NOTHING, len, ())
+            self._count_round(name, call, *given, between=between, every=every)
+
+    def _count_round(
+        self,
+        name: str,
+        call: Callable[..., object],
+        *given: object,
+        between: Callable[[], object] | None = None,
+        every: int = 1,
+    ) -> None:
+        toggle = self._toggle
+        for number in range(TIMES):
+            if between is not None and number % every == 0:
+                between()
+            toggle()
+            call(*given)
+            toggle()
+        self._dump(name.encode())
 
 
 def run(marks: str, route: str) -> None:
@@ -110,7 +126,6 @@ def run(marks: str, route: str) -> None:
             settle()
         ended = peer.write(near, far)
         ended.wait()
-        count("nothing", len, ())
         count("write of 8 B", peer.write, near, far, between=settle, every=UNDER_WAY)
         count("notify", peer.notify, 1, 1, between=settle, every=UNDER_WAY)
         count("wait of a Transfer that is done", ended.wait)

@@ -9,10 +9,10 @@ from support.instructions import measure
 from support.launchers import needs
 
 MOST = {
-    "write of 8 B, p2p": 2250,
-    "write of 8 B, soft0": 3990,
-    "notify, p2p": 1790,
-    "notify, soft0": 4320,
+    "write of 8 B, p2p": 2110,
+    "write of 8 B, soft0": 3500,
+    "notify, p2p": 1640,
+    "notify, soft0": 3200,
     "wait of a Transfer that is done, p2p": 65,
     "wait_notify of a value that is there, p2p": 1100,
 }
