@@ -152,8 +152,8 @@ TEST_CASE_FIXTURE(Fixture, "events of queues that are not ours end nothing") {
 
 TEST_CASE_FIXTURE(Fixture,
                   "an event of a queue pair names the peer, and is not trouble by itself") {
-  for (const auto type : {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG,
-                          IBV_EVENT_PATH_MIG_ERR}) {
+  for (const auto type :
+       {IBV_EVENT_COMM_EST, IBV_EVENT_SQ_DRAINED, IBV_EVENT_PATH_MIG, IBV_EVENT_PATH_MIG_ERR}) {
     device.raise_about_queue_pair(type);
     const DeviceEvent event = await(rdma::event_name(type));
     CHECK(event.peer == "right");
