@@ -173,7 +173,10 @@ template <auto operation>
 std::shared_ptr<engine::Transfer> move(Peer& peer, std::span<const Peer::Pair> pairs,
                                        engine::TransferOptions&& options) {
   options.briefly = true;
-  if (auto done = (peer.*operation)(pairs, options)) return done;
+  {
+    const ReleaseLater later;
+    if (auto done = (peer.*operation)(pairs, options)) return done;
+  }
   options.briefly = false;
   return without_gil([&] { return (peer.*operation)(pairs, options); });
 }

@@ -8,6 +8,7 @@ namespace {
 // A stack that is only ever pushed to or taken whole, so it has no ABA problem.
 std::atomic<Held*> released{nullptr};
 std::atomic<bool> drain_scheduled{false};
+bool releases_later = false;  // guarded by the GIL
 
 class HeldObject final : public Held {
  public:
@@ -50,7 +51,7 @@ int drain_from_main_thread(void*) {
 
 void release(Held* held) noexcept {
   if (!Py_IsInitialized()) return;  // leaked on purpose: no interpreter is left
-  if (holds_gil()) return release_now(held);
+  if (holds_gil() && !releases_later) return release_now(held);
   held->next_released = released.load(std::memory_order_relaxed);
   // Release order: the drainer, which acquires, must see next_released.
   while (!released.compare_exchange_weak(held->next_released, held, std::memory_order_release,
@@ -68,6 +69,9 @@ Owner make_owner(std::unique_ptr<Held> held) {
 }
 
 Owner own_object(py::handle object) { return make_owner(std::make_unique<HeldObject>(object)); }
+
+ReleaseLater::ReleaseLater() noexcept { releases_later = true; }
+ReleaseLater::~ReleaseLater() { releases_later = false; }
 
 void drain_released() noexcept {
   if (released.load(std::memory_order_relaxed) != nullptr) drain();

@@ -28,6 +28,16 @@ Owner make_owner(std::unique_ptr<Held> held);
 // A new reference to `object`.
 Owner own_object(py::handle object);
 
+// Releases wait meanwhile: for a call that keeps the GIL and takes locks of the engine, under which
+// Python code must not run.
+class ReleaseLater {
+ public:
+  ReleaseLater() noexcept;
+  ~ReleaseLater();
+  ReleaseLater(const ReleaseLater&) = delete;
+  ReleaseLater& operator=(const ReleaseLater&) = delete;
+};
+
 // Releases what other threads have queued. The GIL must be held. Cheap when there is nothing.
 void drain_released() noexcept;
 

@@ -86,7 +86,7 @@ const char* event_help(ibv_event_type type) noexcept { return meaning_of(type).h
 bool is_trouble(ibv_event_type type) noexcept { return meaning_of(type).weight == Weight::trouble; }
 
 bool ends_device(ibv_event_type type) noexcept {
-  return type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
+  return type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR;
 }
 
 std::string describe(const AsyncEvent& event, const std::string& device, const std::string& peer) {

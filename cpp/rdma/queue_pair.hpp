@@ -30,8 +30,9 @@ struct QueuePairOptions {
   std::uint32_t inline_bytes = 64;  // minimum that IBV_SEND_INLINE must support
   std::uint8_t timeout = 14;        // local ACK timeout: 4.096 us * 2^timeout = 67 ms
   std::uint8_t retries = 7;         // retry_cnt
-  std::uint8_t rnr_retries = 7;  // 7 = forever: the engine does flow control, RNR is its backstop
-  std::uint8_t rnr_timer = 12;   // min_rnr_timer: 12 = 0.64 ms
+  std::uint8_t rnr_retries =
+      7;  // 7 = forever: RNR holds senders back when a shared receive queue is empty
+  std::uint8_t rnr_timer = 12;  // min_rnr_timer: 12 = 0.64 ms
   std::uint8_t service_level = 0;
   std::uint8_t traffic_class = 0;  // RoCE: the IP header's type of service
   std::uint8_t hop_limit = 255;

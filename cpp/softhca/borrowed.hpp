@@ -1,7 +1,8 @@
 // Memory that a queue pair needs only in the middle of a frame; an idle one has none. The process
-// keeps one returned buffer for the next user.
+// keeps a few returned ones for the next users.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <memory>
 #include <new>
@@ -13,24 +14,30 @@ class Borrowed {
  public:
   // False: out of memory.
   bool take() noexcept {
-    if (!held_) held_.reset(spare_.exchange(nullptr, std::memory_order_acquire));
+    for (auto spare = spares_.begin(); !held_ && spare != spares_.end(); ++spare) {
+      held_.reset(spare->exchange(nullptr, std::memory_order_acquire));
+    }
     if (!held_) held_.reset(new (std::nothrow) T);
     return held_ != nullptr;
   }
   void give_back() noexcept {
-    T* none = nullptr;
-    if (spare_.compare_exchange_strong(none, held_.get(), std::memory_order_release,
-                                       std::memory_order_relaxed)) {
+    for (auto& spare : spares_) {
+      T* none = nullptr;
+      if (!spare.compare_exchange_strong(none, held_.get(), std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+        continue;
+      }
       static_cast<void>(held_.release());
-    } else {
-      held_.reset();
+      return;
     }
+    held_.reset();
   }
 
   T* operator->() const noexcept { return held_.get(); }
 
  private:
-  inline static std::atomic<T*> spare_{nullptr};  // lives as long as the process
+  // Enough for the threads that poll at a time. They live as long as the process.
+  inline static std::array<std::atomic<T*>, 4> spares_{};
   std::unique_ptr<T> held_;
 };
 

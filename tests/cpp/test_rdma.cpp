@@ -76,7 +76,8 @@ TEST_CASE("an async event is reported with its place, cause and remedy") {
   CHECK(contains(told(static_cast<ibv_event_type>(31), 0, 0), "UNKNOWN: "));
   for (int type = 0; type <= IBV_EVENT_WQ_FATAL; ++type) {
     CAPTURE(type);
-    const bool ends = type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR;
+    const bool ends =
+        type == IBV_EVENT_DEVICE_FATAL || type == IBV_EVENT_CQ_ERR || type == IBV_EVENT_SRQ_ERR;
     CHECK(ends_device(static_cast<ibv_event_type>(type)) == ends);
     if (ends) CHECK(is_trouble(static_cast<ibv_event_type>(type)));
     // "..., which is harmless", "..., but zerohop uses none": no action needed.

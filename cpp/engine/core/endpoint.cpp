@@ -331,6 +331,7 @@ void Endpoint::stop() {
   control_->stop();
   if (!drivers_->stop(Deadline::after(Deadline::Seconds(2)))) {
     report("a driver call does not return: it keeps the resources that it uses");
+    services_.receives.clear();  // not released here: it may be adding to them
   }
   services_.poller->finish_sources(Deadline::after(shm::kLongestCopy));
   expiry_.stop();

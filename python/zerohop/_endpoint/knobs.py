@@ -112,7 +112,12 @@ KNOBS = (
         "an acknowledgement times out after 4.096 us * 2**ack_timeout (14: 67 ms)",
     ),
     Knob("retry_count", 7, range(8), "how often to send an unacknowledged packet again"),
-    Knob("rnr_retry", 7, range(8), "how often to retry a receiver that is not ready; 7: for ever"),
+    Knob(
+        "rnr_retry",
+        7,
+        range(8),
+        "how often to retry a receiver that is not ready, as when more messages arrive than it has buffers; 7: for ever",
+    ),
     Knob(
         "min_rnr_timer",
         12,

@@ -29,7 +29,9 @@ void PathGroup::add(RailIndex rail, VerbsPath* path) {
   paths_[rail] = path;
 }
 
-void PathGroup::remove(RailIndex rail) noexcept { paths_[rail] = nullptr; }
+void PathGroup::remove(RailIndex rail) noexcept {
+  if (rail < paths_.size()) paths_[rail] = nullptr;
+}
 
 RailMask PathGroup::open_rails() const noexcept {
   RailMask mask = 0;

@@ -13,7 +13,12 @@ void PeerRails::open(PathServices services, const std::function<void(RailIndex)>
   for (const auto& rail : rails_) {
     services.rail = rail;
     const auto repair = [on_broken, index = rail->index()] { on_broken(index); };
-    paths_.push_back(rail->gone() ? nullptr : VerbsPath::create(services, group_, repair));
+    try {
+      paths_.push_back(rail->gone() ? nullptr : VerbsPath::create(services, group_, repair));
+    } catch (...) {
+      close([](Effect effect) { return Failure{.message = "it was not made", .effect = effect}; });
+      throw;
+    }
   }
 }
 

@@ -4,14 +4,16 @@
 #include <mutex>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 
 namespace zerohop::engine {
 
 SendBuffer& SendBuffer::operator=(SendBuffer&& other) noexcept {
-  std::swap(pool_, other.pool_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(index_, other.index_);
-  std::swap(nbytes_, other.nbytes_);
+  const SendBuffer former(std::move(*this));  // goes back
+  pool_ = std::move(other.pool_);
+  bytes_ = std::exchange(other.bytes_, {});
+  index_ = other.index_;
+  nbytes_ = std::exchange(other.nbytes_, 0);
   return *this;
 }
 
@@ -45,6 +47,7 @@ void SendPool::grow() {
   auto block = std::make_unique<MessageBuffers>(kBlock, sizeof(Message) + payload_nbytes_);
   for (const auto& rail : rails_) block->add_device(rail->gone() ? nullptr : rail->domain());
   const std::lock_guard lock(mutex_);
+  if (closed_) throw Error("this Endpoint is closed: make a new one");
   const auto first = static_cast<std::uint32_t>(blocks_.size()) * kBlock;
   free_.reserve(first + kBlock);
   blocks_.push_back(std::move(block));
@@ -57,6 +60,7 @@ std::uint32_t SendPool::lkey(std::uint32_t index, RailIndex rail) const noexcept
 }
 
 void SendPool::give_back(std::uint32_t index) noexcept {
+  if (generation_ != fork_generation()) return;  // in a child the lock may stay taken
   const std::lock_guard lock(mutex_);
   free_.push_back(index);
 }
@@ -68,6 +72,7 @@ std::size_t SendPool::nbytes() const {
 
 void SendPool::let_go() noexcept {
   const std::lock_guard lock(mutex_);
+  closed_ = true;
   for (const auto& block : blocks_) block->deregister();
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "base/locks.hpp"
 #include "engine/path/verbs/message_buffers.hpp"
 #include "engine/rail.hpp"
@@ -71,7 +72,9 @@ class SendPool : public std::enable_shared_from_this<SendPool> {
 
   const Rails rails_;
   const std::uint32_t payload_nbytes_;  // at most
-  mutable Mutex<Rank::send_pool> mutex_;
+  const unsigned generation_ = fork_generation();
+  mutable Mutex<Rank::send_pool> mutex_;  // guards all below
+  bool closed_ = false;
   std::vector<std::unique_ptr<MessageBuffers>> blocks_;
   std::vector<std::uint32_t> free_;  // last used first; has room for all
 };

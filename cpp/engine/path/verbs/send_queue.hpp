@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "engine/path/verbs/send_pool.hpp"
@@ -35,9 +36,18 @@ class SendQueue {
     return static_cast<std::uint32_t>(ticket % depth_);
   }
 
-  // Not when room() is less than the requests of the chain. Throws bad_alloc.
-  void push(PostedChain&& chain) {
-    if (tail_ - head_ == ring_.size()) grow();
+  // Before each push(). False: there is no memory.
+  bool make_room() noexcept {
+    if (tail_ - head_ < ring_.size()) return true;
+    try {
+      grow();
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    return true;
+  }
+  // Not when room() is less than the requests of the chain.
+  void push(PostedChain&& chain) noexcept {
     requests_ += chain.requests;
     at(tail_) = std::move(chain);
     ++tail_;

@@ -248,6 +248,7 @@ void VerbsPath::renew() {
       served_ = false;
       messages_sent_ = messages_taken_by_peer_ = 0;
       messages_taken_ = messages_held_ = messages_reported_ = 0;
+      probe_came_ = false;
       asked_.reset();
       tell_soon_ = false;
       bare_writes_ = false;

@@ -248,6 +248,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   std::uint32_t messages_sent_ = 0;
   std::uint32_t messages_taken_by_peer_ = 0;
   std::uint32_t messages_taken_ = 0;
+  bool probe_came_ = false;
   std::uint32_t messages_held_ = 0;  // not said to be taken while too much waits for a recv
   std::uint32_t messages_reported_ = 0;
   std::optional<std::uint32_t> asked_;  // messages sent when the peer was asked to tell them taken

@@ -159,6 +159,7 @@ void VerbsPath::on_post_refused(int error) {
   const std::string cause = errno_message("posting was refused", error);
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   fail_chains(send_queue_.next_ticket(), IBV_WC_GENERAL_ERR);
+  report_if_drained();  // no completion may follow
 }
 
 void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {

@@ -45,7 +45,10 @@ Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
 
 void VerbsPath::on_receive(const ibv_wc& completion) {
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    on_credits(::ntohl(completion.imm_data) - messages_taken_by_peer_);
+    const std::uint32_t more = ::ntohl(completion.imm_data) - messages_taken_by_peer_;
+    // Each uses a buffer that all Peers share. Only a probe gives none: once per queue pair.
+    if (more == 0 && std::exchange(probe_came_, true)) refuse_message("it gives no credit");
+    on_credits(more);
   } else {
     on_message(receives_->message(completion));
   }

@@ -35,7 +35,8 @@ bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const 
   std::unique_lock lock(group_->mutex, std::defer_lock);
   if (briefly && !lock.try_lock()) return false;
   if (!briefly) lock.lock();
-  const bool has_room = may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1;
+  const bool has_room =
+      may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1 && send_queue_.make_room();
   if (!has_room || range.run.nbytes > limits_.max_message) return false;
   if (message && !peer_takes_message()) return false;
   const bool moves = range.run.nbytes > 0;
@@ -167,7 +168,7 @@ void VerbsPath::advance_waiting() {
 // Posts as much of the job as fits. True if all of it is posted.
 bool VerbsPath::advance(Job& job) {
   while (!job.data_done() || !job.message_done()) {
-    if (send_queue_.room() <= kReserve) return false;
+    if (send_queue_.room() <= kReserve || !send_queue_.make_room()) return false;
     WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
     job.fill(chain, limits_, entries_.result_element(send_queue_.index(send_queue_.next_ticket())));
@@ -244,7 +245,8 @@ void VerbsPath::return_credits() {
   // Every message we send carries the credits; this is for when we send none.
   const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
   if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
-  if (send_queue_.room() == 0) return;  // the next completion makes room and calls this again
+  // The next completion makes room and calls this again.
+  if (send_queue_.room() == 0 || !send_queue_.make_room()) return;
   WorkChain chain(1, 1);
   // A write of no bytes: the immediate carries the count, and its completion lets the peer
   // continue.
