@@ -65,6 +65,7 @@ void Peer::note_fall(const std::string& reason) noexcept {
 
 Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                             const TransferOptions& options) {
+  if (options.briefly && !neighbour() && !devices_->posts_briefly()) return nullptr;
   if (options.briefly && !is_brief(pairs)) return nullptr;
   check_call(options);
   try {
@@ -80,7 +81,8 @@ Transferring Peer::transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
     const auto alone = [&] {
       return !local_->copies_queued() && !gpu_->pending() && !staged_->pending();
     };
-    if (pairs.size() <= 1 && alone()) {
+    const bool may_post = !options.briefly || devices_->posts_briefly();
+    if (may_post && pairs.size() <= 1 && alone()) {
       if (auto posted = devices_->post_at_once(opcode, pairs, options)) return posted;
     }
     if (options.briefly) return nullptr;

@@ -50,6 +50,8 @@ class DevicePath {
   // The caller waits for earlier CPU copies, GPU copies and staged transfers.
   Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
                     const Deadline& until);
+  // Posting to an adapter does not wait. The software HCA may be in the middle of a large frame.
+  bool posts_briefly() const noexcept { return !rails_->devices().front()->software(); }
   // The short way for one range of host memory, on one rail; null: not possible.
   Transferring post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
                             const TransferOptions& options);

@@ -135,7 +135,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   RailIndex rail() const noexcept { return services_.rail->index(); }
   const Rail& served_by() const noexcept { return *services_.rail; }
   PathStats& stats() noexcept { return stats_; }
-  std::uint64_t registered_nbytes() const;  // for itself; 0 once closed, and asleep
+  std::uint64_t registered_nbytes() const;  // for itself; 0 once closed
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 
   void on_completion(const ibv_wc& completion) noexcept override;
