@@ -164,7 +164,7 @@ void ProxyCalls::begin_batch(const std::optional<engine::Notification>& notifica
   begun_.push_back(std::move(begun));
 }
 
-engine::Transferring ProxyCalls::call_batch(
+engine::TransferPtr ProxyCalls::call_batch(
     const std::optional<engine::Notification>& notification) {
   std::vector<engine::Peer::Pair> pairs;
   pairs.reserve(batch_.near.size());

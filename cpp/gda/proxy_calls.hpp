@@ -48,7 +48,7 @@ class ProxyCalls {
     bool tells = false;
   };
   struct Begun {
-    engine::Transferring transfer;  // null: refused, or nothing to do
+    engine::TransferPtr transfer;  // null: refused, or nothing to do
     Turn turn;
     std::uint64_t result = 0;  // address for the old value; 0: none
     bool failed = false;
@@ -68,7 +68,7 @@ class ProxyCalls {
   engine::Memory keep_value(const softhca::Wqe& entry) const;
   // Starts the entries added so far, followed by a notification.
   void begin_batch(const std::optional<engine::Notification>& notification = {});
-  engine::Transferring call_batch(const std::optional<engine::Notification>& notification);
+  engine::TransferPtr call_batch(const std::optional<engine::Notification>& notification);
   void give_up(const Turn& turn);
   void finish(Begun& first) noexcept;
   void fail(std::string_view why) noexcept;

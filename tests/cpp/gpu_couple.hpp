@@ -46,12 +46,12 @@ struct GpuCouple {
   void hang(bool now) { cuda.copies.hangs = now; }
 };
 
-inline std::string error_of(const engine::Transferring& transfer) {
+inline std::string error_of(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   return message_of<Error>([&] { (void)transfer->result(); });
 }
 
-inline void finish(const engine::Transferring& transfer) {
+inline void finish(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }

@@ -97,13 +97,13 @@ using engine::Notification;
 using engine::Peer;
 using engine::RemoteMemory;
 
-inline engine::Transferring write(Peer& peer, const Memory& from, const RemoteMemory& to,
-                                  std::optional<Notification> notify = {}) {
+inline engine::TransferPtr write(Peer& peer, const Memory& from, const RemoteMemory& to,
+                                 std::optional<Notification> notify = {}) {
   const Peer::Pair pair{&from, &to};
   return peer.write({&pair, 1}, {.notify = notify, .require = {}, .timeout = {}});
 }
 
-inline engine::Transferring read(Peer& peer, const Memory& into, const RemoteMemory& from) {
+inline engine::TransferPtr read(Peer& peer, const Memory& into, const RemoteMemory& from) {
   const Peer::Pair pair{&into, &from};
   return peer.read({&pair, 1}, {});
 }

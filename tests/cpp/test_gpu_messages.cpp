@@ -27,7 +27,7 @@ void check_message(StagedCouple& both, const Ends& ends, std::int64_t nbytes, bo
   const Memory to = make(both, both.right, ends.to_gpu, {nbytes});
   const Bytes bytes = counted(static_cast<std::size_t>(nbytes), 1 + (early ? 1 : 0));
   both.put(from, bytes);
-  engine::Transferring received;
+  engine::TransferPtr received;
   if (early) received = both.to_left->receive(to, 4);
   const auto sent = both.to_right->send(from, 4);
   if (!early) received = both.to_left->receive(to, 4);
@@ -83,7 +83,7 @@ TEST_CASE("messages keep their order, whatever memory they come from") {
     CAPTURE(blind);
     StagedCouple both(blind);
     std::vector<Memory> sources;
-    std::vector<engine::Transferring> sent;
+    std::vector<engine::TransferPtr> sent;
     for (unsigned i = 0; i < 24; ++i) {
       sources.push_back(make(both, both.left, i % 3 != 0, {i % 4 == 0 ? kLong : kShort}));
       both.put(sources.back(), counted(i % 4 == 0 ? kLong : kShort, i));

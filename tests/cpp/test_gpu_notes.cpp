@@ -135,7 +135,7 @@ TEST_CASE_FIXTURE(Notes, "a slot holds one value, whether the CPU or the GPU put
 TEST_CASE_FIXTURE(Notes, "more waits than a slot knows tags of end in an order of their own") {
   const Silent silent;
   void* second = cuda.copies.program_stream();
-  std::vector<engine::Transferring> waits{right.wait_notify_on(second, 5, true, {})};
+  std::vector<engine::TransferPtr> waits{right.wait_notify_on(second, 5, true, {})};
   for (int i = 0; i < 9; ++i) waits.push_back(right.wait_notify_on(reader, 5, true, {}));
   for (std::uint32_t value = 1; value <= 9; ++value) {
     notify(5, value);

@@ -16,14 +16,14 @@ struct Streams : GpuCouple {
   void* writer = cuda.copies.program_stream();
   void* reader = cuda.copies.program_stream();
 
-  engine::Transferring write_on(void* stream, const Memory& from, const Memory& to,
-                                std::optional<Notification> notify = {}) const {
+  engine::TransferPtr write_on(void* stream, const Memory& from, const Memory& to,
+                               std::optional<Notification> notify = {}) const {
     const RemoteMemory remote = to.remote();
     const Peer::Pair pair{&from, &remote};
     return to_right->write({&pair, 1},
                            {.notify = notify, .require = {}, .timeout = {}, .stream = stream});
   }
-  std::uint64_t value_of(const engine::Transferring& wait) const {
+  std::uint64_t value_of(const engine::TransferPtr& wait) const {
     REQUIRE(wait->wait(soon()));
     return wait->result();
   }

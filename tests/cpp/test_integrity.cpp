@@ -214,13 +214,13 @@ struct CheckedStreams : CheckedCouple {
                                     const char* route = "") {
     return {.notify = notify, .require = route, .timeout = 1.0, .stream = stream};
   }
-  static engine::Transferring write_in(void* stream, Peer& peer, const Memory& from,
-                                       const Memory& to, std::optional<Notification> notify = {}) {
+  static engine::TransferPtr write_in(void* stream, Peer& peer, const Memory& from,
+                                      const Memory& to, std::optional<Notification> notify = {}) {
     const RemoteMemory remote = to.remote();
     const Peer::Pair pair{&from, &remote};
     return peer.write({&pair, 1}, in(stream, notify));
   }
-  void run(const std::vector<void*>& streams, const std::vector<engine::Transferring>& until) {
+  void run(const std::vector<void*>& streams, const std::vector<engine::TransferPtr>& until) {
     const auto done = [&] {
       return std::ranges::all_of(until, [](const auto& each) { return each->done(); });
     };
@@ -274,7 +274,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "streams that wait for each other's checked wr
   put(one.mine, counted(5000, 1));
   put(other.mine, counted(5000, 2));
   for (std::uint32_t round = 1; round <= 10; ++round) {
-    std::vector<engine::Transferring> all;
+    std::vector<engine::TransferPtr> all;
     for (const auto& [here, there] : {std::pair(&one, &other), std::pair(&other, &one)}) {
       all.push_back(here->endpoint.wait_notify_on(here->work, 1, true, {}));
       all.push_back(

@@ -58,7 +58,7 @@ TEST_CASE_FIXTURE(GpuCouple, "a notification is seen behind the data, whoever wr
   for (unsigned value = 1; value <= 20; ++value) {
     const Bytes bytes = counted(50000, value);
     put(ours, bytes);
-    engine::Transferring data = write(*to_right, ours, theirs.remote());
+    engine::TransferPtr data = write(*to_right, ours, theirs.remote());
     switch (value % 4) {
       case 0: to_right->notify({3, value}); break;
       case 1: write(*to_right, host, far_host.remote(), Notification{3, value}); break;
@@ -272,7 +272,7 @@ TEST_CASE_FIXTURE(GpuCouple, "more copies than a stream takes wait for room, wit
   const RemoteMemory remote = theirs.remote();
   const Peer::Pair pair{&ours, &remote};
   hang(true);
-  std::vector<engine::Transferring> all;
+  std::vector<engine::TransferPtr> all;
   const auto fill = [&] {
     for (int i = 0; i < 100000; ++i) {
       all.push_back(to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = 0.05}));

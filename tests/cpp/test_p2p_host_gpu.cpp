@@ -179,7 +179,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "a notification is seen behind the data, whoeve
     put(gpu, bytes);
     const auto down = write(*to_right, host, far_gpu.remote());
     const auto up = write(*to_right, gpu, far_host.remote());
-    engine::Transferring last;
+    engine::TransferPtr last;
     switch (value % 4) {
       case 0: last = to_right->notify({3, value}); break;
       case 1: last = write(*to_right, gpu, far_gpu.remote(), Notification{3, value}); break;

@@ -37,7 +37,7 @@ struct Neighbours {
   std::uint64_t work_requests() const {
     return to_right->rails().path(0)->stats().work_requests.load();
   }
-  engine::Transferring write(const char* require, std::optional<Notification> notify = {}) {
+  engine::TransferPtr write(const char* require, std::optional<Notification> notify = {}) {
     const Peer::Pair pair{&source, &far};
     return to_right->write({&pair, 1}, {.notify = notify, .require = require, .timeout = {}});
   }
@@ -52,7 +52,7 @@ struct Neighbours {
   RemoteMemory far = target.remote();
 };
 
-void finish(const engine::Transferring& transfer) {
+void finish(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }

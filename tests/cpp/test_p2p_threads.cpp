@@ -28,7 +28,7 @@ EndpointOptions near(const char* name) {
 
 struct Neighbours {
   // One row, written by no other thread.
-  engine::Transferring write(int row, const char* require = "") {
+  engine::TransferPtr write(int row, const char* require = "") {
     const Index index = std::int64_t{row};
     const Memory from = source.slice({&index, 1});
     const RemoteMemory to = far.slice({&index, 1});
@@ -48,7 +48,7 @@ struct Neighbours {
   RemoteMemory far = target.remote();
 };
 
-void finish(const engine::Transferring& transfer) {
+void finish(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }

@@ -29,7 +29,7 @@ EndpointOptions near(const char* name) {
 struct Far {
   Far(Endpoint& from, const char* name)
       : endpoint(near(name)), to(from.connect(endpoint.address().to_bytes(), soon())) {}
-  engine::Transferring write(const Memory& source, std::optional<Notification> notify = {}) const {
+  engine::TransferPtr write(const Memory& source, std::optional<Notification> notify = {}) const {
     const Peer::Pair pair{&source, &there};
     return to->write({&pair, 1}, {.notify = notify, .require = "p2p", .timeout = {}});
   }

@@ -55,7 +55,7 @@ Histogram::Reading latency(const RouteStats& stats, Operation operation) {
   return stats.latencies[static_cast<std::size_t>(operation)].read();
 }
 
-void finish(const engine::Transferring& transfer) {
+void finish(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }

@@ -186,7 +186,7 @@ TEST_CASE_FIXTURE(StagedCouple, "both sides write and read at once, and nobody w
       const Bytes bytes = counted(200000, seed + round);
       put(source, bytes);
       finish(write(peer, source, target.remote()));
-      std::vector<engine::Transferring> reads;
+      std::vector<engine::TransferPtr> reads;
       for (int i = 0; i < 3; ++i) reads.push_back(read(peer, back, target.remote()));
       for (const auto& transfer : reads) finish(transfer);
       CHECK(get(back) == bytes);
@@ -319,7 +319,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
 TEST_CASE_FIXTURE(StagedCouple, "a peer that goes takes every staged transfer with it") {
   const Memory near = gpu_array(left, {400000});
   Memory far = gpu_array(right, {400000});
-  std::vector<engine::Transferring> transfers;
+  std::vector<engine::TransferPtr> transfers;
   for (int i = 0; i < 8; ++i) transfers.push_back(write(*to_right, near, far.remote()));
   right.close(within(0));
   for (const auto& transfer : transfers) {

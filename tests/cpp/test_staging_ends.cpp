@@ -12,7 +12,7 @@
 namespace zerohop::testing {
 namespace {
 
-std::string error_of(const engine::Transferring& transfer) {
+std::string error_of(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   return message_of<Error>([&] { (void)transfer->result(); });
 }
@@ -89,7 +89,7 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a p
   });
   while (!far.closed()) std::this_thread::yield();
   // Refused: peers no longer have it. What arrived just before waits behind the hanging copy.
-  std::vector<engine::Transferring> asked;
+  std::vector<engine::TransferPtr> asked;
   do {
     asked.push_back(write(*to_right, near, remote));
   } while (!asked.back()->wait(within(0.01)));
@@ -137,7 +137,7 @@ TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the 
   const auto messages = {to_right->notify({2, 2}), to_right->send(near, 1)};
   const auto beside = write(*to_right, near_host, far_host.remote(), Notification{3, 3});
   to_right->close(within(0));
-  const auto lost = [](const engine::Transferring& transfer, Effect effect) {
+  const auto lost = [](const engine::TransferPtr& transfer, Effect effect) {
     REQUIRE(transfer->wait(soon()));
     try {
       (void)transfer->result();

@@ -15,7 +15,7 @@ struct Keeping {
 };
 
 // All present, in order, for a finished transfer.
-void check_all(const engine::Transferring& transfer) {
+void check_all(const engine::TransferPtr& transfer) {
   finish(transfer);
   const Times& times = transfer->times();
   REQUIRE(times.asked());

@@ -52,20 +52,20 @@ inline bool equal(const engine::Memory& a, const engine::Memory& b) {
   return std::memcmp(data(a), data(b), a.layout().nbytes()) == 0;
 }
 
-inline engine::Transferring write(engine::Peer& peer, const engine::Memory& from,
-                                  const engine::RemoteMemory& to,
-                                  std::optional<engine::Notification> notify = {}) {
+inline engine::TransferPtr write(engine::Peer& peer, const engine::Memory& from,
+                                 const engine::RemoteMemory& to,
+                                 std::optional<engine::Notification> notify = {}) {
   const engine::Peer::Pair pair{&from, &to};
   return peer.write({&pair, 1}, {.notify = notify, .require = {}, .timeout = {}});
 }
 
-inline engine::Transferring read(engine::Peer& peer, const engine::Memory& into,
-                                 const engine::RemoteMemory& from) {
+inline engine::TransferPtr read(engine::Peer& peer, const engine::Memory& into,
+                                const engine::RemoteMemory& from) {
   const engine::Peer::Pair pair{&into, &from};
   return peer.read({&pair, 1}, {.notify = {}, .require = {}, .timeout = {}});
 }
 
-inline void finish(const engine::Transferring& transfer) {
+inline void finish(const engine::TransferPtr& transfer) {
   REQUIRE(transfer->wait(soon()));
   (void)transfer->result();
 }

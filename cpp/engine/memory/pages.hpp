@@ -9,8 +9,7 @@
 #include <vector>
 
 #include "base/runs.hpp"
-#include "engine/memory/memory.hpp"
-#include "engine/memory/remote_memory.hpp"
+#include "engine/memory/pair.hpp"
 
 namespace zerohop::engine {
 
@@ -84,7 +83,7 @@ struct PagePairs {
 
   std::vector<Memory> local;
   std::vector<RemoteMemory> remote;
-  std::vector<std::pair<const Memory*, const RemoteMemory*>> pairs;  // of the two above
+  std::vector<Pair> pairs;  // of the two above
 };
 
 }  // namespace zerohop::engine

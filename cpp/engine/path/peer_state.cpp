@@ -38,8 +38,10 @@ std::string PeerState::lost_text() const {
   return "peer '" + identity_.name + "' is lost" + (why.empty() ? "" : ": " + why);
 }
 
-Failure PeerState::lost(Effect effect) const {
+Failure PeerState::lost(Effect effect) const noexcept try {
   return Failure{.kind = Failure::Kind::peer_lost, .message = lost_text()}.with_effect(effect);
+} catch (const std::bad_alloc&) {
+  return {.kind = Failure::Kind::peer_lost, .message = "peer lost", .effect = effect};
 }
 
 bool PeerState::forked() const noexcept { return process_generation_ != fork_generation(); }
@@ -61,7 +63,7 @@ void PeerState::throw_lost(Effect effect) const {
 }
 
 void PeerState::check_ends(const Pair& pair) const {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   if (!same_id(local.endpoint(), own_)) {
     throw RegistrationError(
         "this memory is registered with another Endpoint: register it with the "
@@ -75,7 +77,7 @@ void PeerState::check_ends(const Pair& pair) const {
 
 void PeerState::check_rights(const Pair& pair, RemoteAccess needed) const {
   check_ends(pair);
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   if ((remote.access & needed) == 0) {
     throw std::invalid_argument(needed == kRemoteWrite
                                     ? "the remote memory is read-only: its owner registered a "
@@ -91,8 +93,8 @@ void PeerState::check_rights(const Pair& pair, RemoteAccess needed) const {
 
 void PeerState::check(const Pair& pair, RemoteAccess needed) const {
   check_rights(pair, needed);
-  const Layout& local = pair.first->layout();
-  const Layout& remote = pair.second->layout;
+  const Layout& local = pair.local->layout();
+  const Layout& remote = pair.remote->layout;
   const bool is_write = needed == kRemoteWrite;
   check_same_shape(is_write ? local : remote, is_write ? remote : local);
 }

@@ -10,7 +10,7 @@
 #include "base/failure.hpp"
 #include "base/locks.hpp"
 #include "engine/endpoint_id.hpp"
-#include "engine/path/pair.hpp"
+#include "engine/memory/pair.hpp"
 
 namespace zerohop::engine {
 
@@ -35,10 +35,10 @@ class PeerState {
   bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
   bool is_lost() const noexcept { return state_.load(std::memory_order_acquire) == State::lost; }
   void become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
-  bool lose(const std::string& reason);  // false: already lost
-  std::string why_lost() const;          // empty while it is alive
-  std::string lost_text() const;         // the same as a sentence
-  Failure lost(Effect effect) const;     // ... and as the failure of transfers
+  bool lose(const std::string& reason);        // false: already lost
+  std::string why_lost() const;                // empty while it is alive
+  std::string lost_text() const;               // the same as a sentence
+  Failure lost(Effect effect) const noexcept;  // ... and as the failure of transfers
 
   // Whether this process is a child of the one that connected.
   bool forked() const noexcept;

@@ -7,7 +7,7 @@
 
 #include "base/deadline.hpp"
 #include "driver/cuda.hpp"
-#include "engine/path/pair.hpp"
+#include "engine/path/call.hpp"
 #include "engine/path/transfer_options.hpp"
 
 namespace zerohop::engine {

@@ -74,17 +74,16 @@ void Checks::on_summed_up(const SummedUp& answer) {
   line_->on_answer(answer);
 }
 
-Transferring Checks::notify_behind(const TransferOptions& options,
-                                   std::shared_ptr<const Route> route) {
+TransferPtr Checks::notify_behind(const TransferOptions& options,
+                                  std::shared_ptr<const Route> route) {
   return line_->put({.notify = notifier(options)}, std::move(route));
 }
 
 // A GPU's copy takes its turn in the stream, which then stops until all data is compared, because
 // later work of the stream may change the arrays. On the other routes the call waits for the
 // stream.
-Transferring Checks::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                    const TransferOptions& options, bool by_gpu,
-                                    const Mover& move) {
+TransferPtr Checks::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                   const TransferOptions& options, bool by_gpu, const Mover& move) {
   for (const auto& [local, remote] : pairs) check_summable(*local, *remote);
   TransferOptions moving = options;
   moving.notify.reset();
@@ -96,7 +95,7 @@ Transferring Checks::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> 
     s_.streams->wait(moving, s_.state->deadline(options.timeout));
     moving.stream.reset();
   }
-  const Transferring moved = move(moving);
+  const TransferPtr moved = move(moving);
   const bool in_stream = hold && moved->mark();  // otherwise it took another route
   CheckLine::Call call{.verb = opcode == IBV_WR_RDMA_WRITE ? "write" : "read",
                        .moved = moved,

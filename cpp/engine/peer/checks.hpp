@@ -9,7 +9,7 @@
 
 #include "engine/integrity/check_line.hpp"
 #include "engine/integrity/checker.hpp"
-#include "engine/path/pair.hpp"
+#include "engine/path/call.hpp"
 #include "engine/path/peer_state.hpp"
 #include "engine/path/program_order.hpp"
 #include "engine/stats/route.hpp"
@@ -25,7 +25,7 @@ class Checks : public std::enable_shared_from_this<Checks> {
     std::shared_ptr<CallStream> streams;
     std::function<void(ControlMessage)> tell;
     // Puts a notification into the peer's board, after everything before it is done.
-    std::function<Transferring(const TransferOptions&)> notify;
+    std::function<TransferPtr(const TransferOptions&)> notify;
   };
   explicit Checks(Services services) : s_(std::move(services)) {}
 
@@ -37,11 +37,11 @@ class Checks : public std::enable_shared_from_this<Checks> {
 
   // Runs `move` and compares its data; returns the checked transfer. by_gpu: a GPU may copy, in
   // stream order.
-  using Mover = std::function<Transferring(const TransferOptions&)>;
-  Transferring move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                              const TransferOptions& options, bool by_gpu, const Mover& move);
+  using Mover = std::function<TransferPtr(const TransferOptions&)>;
+  TransferPtr move_and_check(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                             const TransferOptions& options, bool by_gpu, const Mover& move);
   // A notification after all transfers still being compared.
-  Transferring notify_behind(const TransferOptions& options, std::shared_ptr<const Route> route);
+  TransferPtr notify_behind(const TransferOptions& options, std::shared_ptr<const Route> route);
 
   // --- for the progress thread ---
   // Throws ProtocolError if the peer sends too many requests at once, or too many for memory that

@@ -9,8 +9,8 @@
 
 namespace zerohop::engine {
 
-Transferring Messages::make_transfer(const Memory& memory, bool staged,
-                                     const VerbsPath& path) const {
+TransferPtr Messages::make_transfer(const Memory& memory, bool staged,
+                                    const VerbsPath& path) const {
   const Routes::Kind kind = memory.on_host() ? Routes::Kind::host
                             : staged         ? Routes::Kind::staged
                                              : Routes::Kind::gpu;
@@ -63,10 +63,10 @@ Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
   return outgoing;
 }
 
-Transferring Messages::send(const Memory& from, std::uint32_t tag) {
+TransferPtr Messages::send(const Memory& from, std::uint32_t tag) {
   s_.state->check_alive();
   const Deadline until = s_.state->deadline({});
-  s_.local->wait_for_copies(until);
+  s_.pending->wait_for_copies(until);
   wait_for_program(from, until);
   VerbsPath& path = s_.rails->message_path();
   path.stats().count(IBV_WR_SEND, from.layout().nbytes());
@@ -91,7 +91,7 @@ Transferring Messages::send(const Memory& from, std::uint32_t tag) {
   return transfer;
 }
 
-void Messages::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const {
+void Messages::post(const TransferPtr& transfer, Outgoing&& outgoing, VerbsPath& path) const {
   outgoing.put_seal();
   if (outgoing.offers()) {
     return path.offer(transfer, outgoing.message, outgoing.rkeys, std::move(outgoing.payload),
@@ -102,12 +102,12 @@ void Messages::post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath
   path.submit_message(std::move(job), s_.state->deadline({}));
 }
 
-Transferring Messages::receive(const Memory& into, std::uint32_t tag) {
+TransferPtr Messages::receive(const Memory& into, std::uint32_t tag) {
   return sealed_ ? receive_sealed(into, tag) : post_receive(into, tag, nullptr);
 }
 
-Transferring Messages::post_receive(const Memory& into, std::uint32_t tag,
-                                    std::shared_ptr<std::optional<Seal>> seal) {
+TransferPtr Messages::post_receive(const Memory& into, std::uint32_t tag,
+                                   std::shared_ptr<std::optional<Seal>> seal) {
   s_.state->check_process();
   if (!into.writable()) {
     throw std::invalid_argument(

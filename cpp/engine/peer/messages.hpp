@@ -6,11 +6,12 @@
 
 #include "engine/integrity/checker.hpp"
 #include "engine/memory/registrations.hpp"
-#include "engine/path/local/local_path.hpp"
+#include "engine/path/pending_work.hpp"
+#include "engine/path/staged/staged_path.hpp"
 
 namespace zerohop::engine {
 
-// Any thread. For its exceptions see DevicePath.
+// Any thread. Throws what Path::begin() throws.
 class Messages {
  public:
   struct Services {
@@ -19,7 +20,7 @@ class Messages {
     std::shared_ptr<PeerRails> rails;
     std::shared_ptr<DevicePath> devices;
     std::shared_ptr<StagedPath> staged;
-    std::shared_ptr<LocalPath> local;
+    std::shared_ptr<PendingWork> pending;
     std::shared_ptr<Registrations> registrations;
     std::shared_ptr<SendPool> sends;
     std::shared_ptr<Checker> checker;
@@ -29,22 +30,22 @@ class Messages {
   // Sends a checksum with each message from here on, which the receiver compares.
   void check_all() noexcept { sealed_ = true; }
 
-  Transferring send(const Memory& from, std::uint32_t tag);
-  Transferring receive(const Memory& into, std::uint32_t tag);
+  TransferPtr send(const Memory& from, std::uint32_t tag);
+  TransferPtr receive(const Memory& into, std::uint32_t tag);
 
  private:
   // What is sent instead of a range in place: the bytes themselves, or a packed copy.
   enum class Packing { none, buffer, eager };
   Packing packing(const Memory& from, const VerbsPath& path) const;
   Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;
-  Transferring make_transfer(const Memory& memory, bool staged, const VerbsPath& path) const;
-  void post(const Transferring& transfer, Outgoing&& outgoing, VerbsPath& path) const;
-  Transferring post_receive(const Memory& into, std::uint32_t tag,
-                            std::shared_ptr<std::optional<Seal>> seal);
+  TransferPtr make_transfer(const Memory& memory, bool staged, const VerbsPath& path) const;
+  void post(const TransferPtr& transfer, Outgoing&& outgoing, VerbsPath& path) const;
+  TransferPtr post_receive(const Memory& into, std::uint32_t tag,
+                           std::shared_ptr<std::optional<Seal>> seal);
 
   // --- checksums (messages_sealed.cpp) ---
   Seal seal_of(const Memory& memory, const Deadline& until) const;
-  Transferring receive_sealed(const Memory& into, std::uint32_t tag);
+  TransferPtr receive_sealed(const Memory& into, std::uint32_t tag);
 
   const Services s_;
   bool sealed_ = false;  // set before the Peer is alive

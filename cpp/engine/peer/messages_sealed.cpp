@@ -88,7 +88,7 @@ Seal Messages::seal_of(const Memory& memory, const Deadline& until) const {
   return result->seal;
 }
 
-Transferring Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
+TransferPtr Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
   if (!into.on_host()) Checksums::check(into.layout(), into.layout().nbytes());
   Received received{.moved = nullptr,
                     .seal = std::make_shared<std::optional<Seal>>(),
@@ -96,7 +96,7 @@ Transferring Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
                     .pinned = into.pinned(),
                     .peer = s_.state->name()};
   received.moved = post_receive(into, tag, received.seal);
-  const Transferring moved = received.moved;
+  const TransferPtr moved = received.moved;
   auto transfer = std::make_shared<Transfer>(s_.poller, moved->nbytes(), moved->shared_route());
   transfer->note_begun();
   const auto compare = [transfer, received, checker = s_.checker.get()]() mutable noexcept {

@@ -17,33 +17,47 @@ Peer::Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Ide
       state_(
           std::make_shared<PeerState>(std::move(identity), host_->own_id, host_->default_timeout)),
       streams_(std::make_shared<CallStream>(host_->streams, host_->cuda)),
-      rails_(std::make_shared<PeerRails>(host_->rails, state_)),
-      devices_(std::make_shared<DevicePath>(state_, rails_, poller_, book_, host_->stripe_bytes)),
+      pending_(std::make_shared<PendingWork>(state_, poller_)),
+      rails_(std::make_shared<PeerRails>(host_->rails, state_, pending_)),
+      devices_(
+          std::make_shared<DevicePath>(DevicePath::Services{.state = state_,
+                                                            .rails = rails_,
+                                                            .poller = poller_,
+                                                            .pending = pending_,
+                                                            .streams = streams_,
+                                                            .book = book_,
+                                                            .stripe_bytes = host_->stripe_bytes})),
       staged_(std::make_shared<StagedPath>(Staging::Services{.poller = poller_,
                                                              .registrations = host_->registrations,
                                                              .memories = host_->staged_memories,
                                                              .stager = host_->stager,
                                                              .sends = host_->sends,
+                                                             .pending = pending_,
                                                              .chunk = host_->staging_chunk},
-                                           state_, rails_)),
-      gpu_copies_(std::make_shared<GpuCopies>(poller_, host_->look)),
+                                           state_, rails_, devices_)),
       local_(std::make_shared<LocalPath>(
           LocalPath::Services{.state = state_,
                               .poller = poller_,
                               .book = book_,
                               .rails = rails_,
-                              .staged = staged_,
-                              .gpu_copies = gpu_copies_,
+                              .pending = pending_,
                               .copy_queue = host_->copy_queue,
                               .streams = streams_,
                               .no_neighbourhood = host_->no_neighbourhood})),
-      gpu_(std::make_unique<GpuPath>(state_, poller_, staged_, local_, gpu_copies_, streams_)),
+      gpu_(std::make_unique<GpuPath>(GpuPath::Services{.state = state_,
+                                                       .poller = poller_,
+                                                       .rails = rails_,
+                                                       .pending = pending_,
+                                                       .local = local_,
+                                                       .streams = streams_,
+                                                       .look = host_->look})),
+      paths_{gpu_.get(), local_.get(), staged_.get(), devices_.get()},
       messages_(std::make_unique<Messages>(Messages::Services{.state = state_,
                                                               .poller = poller_,
                                                               .rails = rails_,
                                                               .devices = devices_,
                                                               .staged = staged_,
-                                                              .local = local_,
+                                                              .pending = pending_,
                                                               .registrations = host_->registrations,
                                                               .sends = host_->sends,
                                                               .checker = host_->checker})) {}
@@ -67,7 +81,7 @@ void Peer::join_paths() {
   const auto notify = [weak = weak_from_this()](const TransferOptions& options) {
     const auto self = weak.lock();
     if (!self) throw PeerLost("the peer is lost");
-    return self->transfer(IBV_WR_RDMA_WRITE, {}, options);
+    return self->transfer({IBV_WR_RDMA_WRITE, {}, options});
   };
   checks_ = std::make_shared<Checks>(Checks::Services{.state = state_,
                                                       .poller = poller_,
@@ -91,6 +105,7 @@ void Peer::check_transfers() {
 
 void Peer::become_alive() {
   host_->books->connected(book_, state_->name());
+  brief_ = std::ranges::any_of(paths_, [](const Path* path) { return path->brief(); });
   state_->become_alive();
 }
 
@@ -104,10 +119,7 @@ bool Peer::lose(const std::string& reason) {
   }
   state_->lose(reason);
   host_->books->ended(book_, reason);
-  local_->leave();
-  gpu_->leave();
-  local_->cut_off_gpu_copies();
-  rails_->close([state = state_](Effect effect) { return state->lost(effect); });
+  for (Path* path : paths_) path->end();
   checks_->end();
   invitation_.reset();
   for (const auto& answer : lookups_.all()) answer->end();
@@ -117,14 +129,12 @@ bool Peer::lose(const std::string& reason) {
 }
 
 void Peer::sweep() {
-  local_->sweep();
-  gpu_->sweep();
+  for (Path* path : paths_) path->sweep();
 }
 
 bool Peer::idle() const {
-  if (checks_->pending()) return false;
-  if (local_->copies_queued() || gpu_->pending() || staged_->pending()) return false;
-  return rails_->idle();
+  return !checks_->pending() &&
+         std::ranges::all_of(paths_, [](const Path* path) { return path->idle(); });
 }
 
 void Peer::close(const Deadline& deadline) {
@@ -167,21 +177,15 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   state_->check_alive();
   static_cast<void>(local.pinned());  // throws if it is closed
   const Pair pair{&local, &remote};
-  const Neighbour::Patience patience{.seconds = host_->default_timeout, .insists = false};
-  std::string reason = local_->why_not();
-  std::shared_ptr<const Route> p2p;
-  if (reason.empty() && touch_gpus({&pair, 1}) && remote.layout.count() > 0) {
-    GpuReach reached = gpu_->reach(pair, {}, patience);
-    reason = std::move(reached.reason);
-    if (reason.empty()) p2p = std::move(reached.route);
-  } else if (reason.empty()) {
-    Neighbour::Reached reached = local_->reach(pair, patience);
-    reason = std::move(reached.reason);
-    if (reached.mapping) p2p = local_->neighbour()->route(reached.mapping.get());
+  const TransferOptions options{};
+  const Call call{IBV_WR_RDMA_WRITE, {&pair, 1}, options};
+  std::string why_not;
+  std::shared_ptr<const Route> found;
+  for (const Path* path : paths_) {
+    if (!found && path->takes(call)) found = path->route(pair, why_not);
   }
-  const Routes::Kind kind = devices_->kind(pair);
-  const RailMask taken = devices_->rails_of(pair, kind);
-  Route route = p2p ? *p2p : devices_->explain(pair, *devices_->route(kind, taken), reason);
+  Route route = *found;
+  const RailMask taken = devices_->rails_of(pair, devices_->kind(pair));
   const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed

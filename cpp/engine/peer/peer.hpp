@@ -1,6 +1,7 @@
 // The connection to one remote Endpoint. A Peer chooses the path of each call and delegates to it.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <map>
@@ -39,24 +40,24 @@ class Peer : public std::enable_shared_from_this<Peer> {
 
   // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or
   // std::invalid_argument at once; later errors are in the Transfer ---
-  Transferring write(std::span<const Pair> pairs, const TransferOptions& options);
-  Transferring read(std::span<const Pair> pairs, const TransferOptions& options);
-  Transferring write_pages(const Pages& pages, const TransferOptions& options);
-  Transferring read_pages(const Pages& pages, const TransferOptions& options);
+  TransferPtr write(std::span<const Pair> pairs, const TransferOptions& options);
+  TransferPtr read(std::span<const Pair> pairs, const TransferOptions& options);
+  TransferPtr write_pages(const Pages& pages, const TransferOptions& options);
+  TransferPtr read_pages(const Pages& pages, const TransferOptions& options);
   // for_kernel: see TransferOptions.
-  Transferring fetch_add(const RemoteMemory& word, std::uint64_t value, bool for_kernel = false);
-  Transferring compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired,
-                            bool for_kernel = false);
-  Transferring notify(const Notification& notification);
+  TransferPtr fetch_add(const RemoteMemory& word, std::uint64_t value, bool for_kernel = false);
+  TransferPtr compare_swap(const RemoteMemory& word, std::uint64_t expected, std::uint64_t desired,
+                           bool for_kernel = false);
+  TransferPtr notify(const Notification& notification);
   // As write() and notify(), but returns null, without a Transfer, if all succeeded within the
   // call.
-  Transferring put(const Pair& pair, const TransferOptions& options);
-  Transferring put(const Notification& notification);
+  TransferPtr put(const Pair& pair, const TransferOptions& options);
+  TransferPtr put(const Notification& notification);
   // For unregistered host bytes, which p2p can send. False: it could not be done at once, and no
   // notification was put. there: of its layout only the address is used.
   bool put(const Parts& parts, const RemoteMemory& there, const Notification& notification);
-  Transferring send(const Memory& from, std::uint32_t tag) { return messages_->send(from, tag); }
-  Transferring receive(const Memory& into, std::uint32_t tag) {
+  TransferPtr send(const Memory& from, std::uint32_t tag) { return messages_->send(from, tag); }
+  TransferPtr receive(const Memory& into, std::uint32_t tag) {
     return messages_->receive(into, tag);
   }
 
@@ -122,44 +123,37 @@ class Peer : public std::enable_shared_from_this<Peer> {
     return checks_->on() && !options.for_kernel;
   }
   void check_call(const TransferOptions& options) const;
-  void check_not_insisted(const TransferOptions& options, const std::string& reason);
-  void note_fall(const std::string& reason) noexcept;
-  void name_wrong_pair(ibv_wr_opcode opcode, std::span<const Pair> pairs) const;
+  void note_refusal(const TransferOptions& options, const std::string& reason);
+  void name_wrong_pair(const Call& call) const;
   void check_for_kernels(const Pair& pair) const;
 
-  Transferring move(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                    const TransferOptions& options);
-  Transferring transfer(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                        const TransferOptions& options);
-  Transferring transfer_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                const TransferOptions& options);
-  Transferring transfer_by_devices(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                   const TransferOptions& options);
-  Transferring checked(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                       const TransferOptions& options);
+  TransferPtr move(const Call& call);
+  TransferPtr transfer(const Call& call);
+  TransferPtr checked(const Call& call);
   bool needs_no_transfer(const TransferOptions& options) const;
-  Transferring move_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options);
-  Transferring transfer_pages(ibv_wr_opcode opcode, const Pages& pages,
-                              const TransferOptions& options);
-  Transferring atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
-                      const DevicePath::Operands& operands, bool for_kernel);
+  TransferPtr transfer_pages(ibv_wr_opcode opcode, const Pages& pages,
+                             const TransferOptions& options);
+  TransferPtr atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
+                     const DevicePath::Operands& operands, bool for_kernel);
 
   const std::shared_ptr<const Host> host_;
   const std::shared_ptr<Poller> poller_;
   const std::shared_ptr<RouteBook> book_;
   const std::shared_ptr<PeerState> state_;
   const std::shared_ptr<CallStream> streams_;
+  const std::shared_ptr<PendingWork> pending_;
   const std::shared_ptr<PeerRails> rails_;
   const std::shared_ptr<DevicePath> devices_;
   const std::shared_ptr<StagedPath> staged_;
-  const std::shared_ptr<GpuCopies> gpu_copies_;
   const std::shared_ptr<LocalPath> local_;
   const std::unique_ptr<GpuPath> gpu_;
+  const std::array<Path*, 4> paths_;  // the preferred one first
+  bool brief_ = false;                // whether any can begin briefly; set before it is alive
   const std::unique_ptr<Messages> messages_;
   std::shared_ptr<Checks> checks_;
   std::unique_ptr<DirectLinks> direct_links_;
   std::optional<Invitation> invitation_;    // progress thread only
-  Causes falls_;                            // why transfers fell back from p2p to a device
+  Causes refusals_;                         // of preferred paths, already logged
   std::atomic<std::uint64_t> given_up_{0};  // outstanding transfers at that time
   std::atomic<bool> left_{false};           // lost, and all pending transfers have ended
   Questions<Inquiry::Answer> lookups_;

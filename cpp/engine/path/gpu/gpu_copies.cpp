@@ -45,8 +45,12 @@ struct Waker {
 
 }  // namespace
 
-GpuCopies::GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look)
-    : poller_(std::move(poller)), look_(std::move(look)), generation_(fork_generation()) {}
+GpuCopies::GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look,
+                     std::shared_ptr<PendingWork> pending)
+    : poller_(std::move(poller)),
+      look_(std::move(look)),
+      pending_(std::move(pending)),
+      generation_(fork_generation()) {}
 
 GpuCopies::~GpuCopies() {
   const bool own = generation_ == fork_generation();
@@ -72,7 +76,7 @@ std::shared_ptr<GpuCopies::Lane> GpuCopies::lane_of(
 
 void GpuCopies::wait_for_room(const Deadline& deadline) {
   const auto room = [this] {
-    return pending_.load(std::memory_order_relaxed) < kMost || is_cut_off();
+    return pending_->gpu_copies.load(std::memory_order_relaxed) < kMost || is_cut_off();
   };
   if (!room() && !poller_->wait(room, deadline)) throw_no_room();
   if (is_cut_off()) throw_cut_off();
@@ -96,7 +100,7 @@ GpuCopies::Place GpuCopies::put(std::list<Entry>&& entry) {
     arrivals_.splice(arrivals_.end(), entry);
     arrived_.store(true, std::memory_order_release);
   }
-  const int others = pending_.fetch_add(1);  // before asking looks()
+  const int others = pending_->gpu_copies.fetch_add(1);  // before asking looks()
   const bool looks = is_plain ? poller_->looks_soon() : poller_->looks();
   if ((others == 0 || is_first) && !looks) look_();
   if (others >= kMany && is_plain) poller_->note_begun();
@@ -237,7 +241,7 @@ GpuCopies::Place GpuCopies::end(Place place, driver::CudaResult result) noexcept
   }
   if (entry.work.notifies) notifies_.fetch_sub(1, std::memory_order_release);
   over.clear();  // before others see that none is pending
-  pending_.fetch_sub(1, std::memory_order_release);
+  pending_->gpu_copies.fetch_sub(1, std::memory_order_release);
   poller_->wake();
   return next;
 }

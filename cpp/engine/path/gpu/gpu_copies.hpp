@@ -18,16 +18,14 @@
 #include "base/locks.hpp"
 #include "base/short_list.hpp"
 #include "engine/path/gpu/gpu_reach.hpp"
-#include "engine/path/local/earlier_copies.hpp"
+#include "engine/path/pending_work.hpp"
 #include "engine/wait/poller.hpp"
 #include "engine/wait/transfer.hpp"
 #include "gpu/copy_stream.hpp"
 
 namespace zerohop::engine {
 
-class GpuCopies : public Poller::Source,
-                  public EarlierCopies,
-                  public std::enable_shared_from_this<GpuCopies> {
+class GpuCopies : public Poller::Source, public std::enable_shared_from_this<GpuCopies> {
  public:
   // Kept until no copy uses it any more.
   struct Kept {
@@ -50,8 +48,9 @@ class GpuCopies : public Poller::Source,
     gpu::CopyStream::Put put;                  // by the GPU
   };
 
-  // look: makes the progress thread poll, as no event will wake it.
-  GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look);
+  // look: makes the progress thread poll, as no event will wake it. pending: counts the copies.
+  GpuCopies(std::shared_ptr<Poller> poller, std::function<void()> look,
+            std::shared_ptr<PendingWork> pending);
   ~GpuCopies() override;  // leaks what running copies may still use
   GpuCopies(const GpuCopies&) = delete;
   GpuCopies& operator=(const GpuCopies&) = delete;
@@ -62,23 +61,15 @@ class GpuCopies : public Poller::Source,
   void begin(const Copy& copy, Work work, const Deadline& deadline);
   // Without data to copy: finishes after everything that began before.
   void follow(Work work, const Deadline& deadline);
-  void follow(std::shared_ptr<Transfer> transfer, std::function<void()> finish,
-              const Deadline& deadline) override {
-    follow({.transfer = std::move(transfer),
-            .notifies = true,
-            .finish = std::move(finish),
-            .kept = {}},
-           deadline);
-  }
 
-  bool pending() const noexcept override { return pending_.load() > 0; }
+  bool pending() const noexcept override { return pending_->gpu_copies > 0; }
   // Whether the CPU still has to put a notification of an earlier call: a GPU must not overtake it.
   bool notifies() const noexcept { return notifies_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
 
   // The Peer is lost: copies that do not end within a second fail with `failure`. Their memory
   // stays kept.
-  void cut_off(Failure failure) noexcept override;
+  void cut_off(Failure failure) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -118,9 +109,9 @@ class GpuCopies : public Poller::Source,
 
   const std::shared_ptr<Poller> poller_;
   const std::function<void()> look_;
+  const std::shared_ptr<PendingWork> pending_;
   std::atomic<bool> polled_{false};  // added to the Poller
   const unsigned generation_;        // of the process (fork)
-  std::atomic<int> pending_{0};
   std::atomic<int> notifies_{0};
   std::optional<Failure> cut_off_;     // set once, before is_cut_off_
   Clock::time_point patience_ends_{};  // for copies that are cut off

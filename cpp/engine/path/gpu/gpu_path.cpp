@@ -1,6 +1,7 @@
 #include "engine/path/gpu/gpu_path.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -39,14 +40,26 @@ class PageSource : public gpu::PieceSource {
 
 }  // namespace
 
+GpuPath::GpuPath(Services services)
+    : s_(std::move(services)),
+      copies_(std::make_shared<GpuCopies>(s_.poller, s_.look, s_.pending)) {}
+
 void GpuPath::meet(std::shared_ptr<RouteBook> book) {
-  if (const auto& neighbour = local_->neighbour()) {
+  if (const auto& neighbour = s_.local->neighbour()) {
     gpus_ = std::make_unique<RemoteGpus>(neighbour, std::move(book));
   }
 }
 
-void GpuPath::leave() noexcept {
+void GpuPath::end() noexcept {
   if (gpus_) gpus_->leave();
+  cut_off();
+}
+
+// The connection has ended: fails copies that do not end soon.
+void GpuPath::cut_off() noexcept { copies_->cut_off(s_.state->lost(Effect::some)); }
+
+void GpuPath::sweep() {
+  if (gpus_) gpus_->sweep();
 }
 
 std::map<int, GpuMappings::Mapped> GpuPath::mapped() const {
@@ -57,7 +70,7 @@ std::map<int, GpuMappings::Mapped> GpuPath::mapped() const {
 // otherwise any suitable one.
 GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
                         const Neighbour::Patience& patience) const {
-  if (!gpus_) return {.session = nullptr, .reason = local_->why_not()};
+  if (!gpus_) return {.session = nullptr, .reason = s_.local->why_not()};
   const auto& [local, remote] = pair;
   if (!touch_gpus({&pair, 1})) {
     return {.session = nullptr,
@@ -76,9 +89,9 @@ GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
   } else if (device) {
     reached = gpus_->reach(*remote, device, patience);
   } else if (stream) {
-    reached = gpus_->reach_by_stream(*stream, *remote, streams_->cuda(), patience);
+    reached = gpus_->reach_by_stream(*stream, *remote, s_.streams->cuda(), patience);
   } else {
-    reached = gpus_->reach_by_any(*remote, streams_->cuda(), patience);
+    reached = gpus_->reach_by_any(*remote, s_.streams->cuda(), patience);
   }
   if (!reached.reason.empty()) return reached;
   reach_local(reached, *local, patience);
@@ -112,79 +125,96 @@ std::string GpuPath::take_device(Move& move, const std::shared_ptr<const gpu::De
   return "";
 }
 
-// Null, with the reason, if a device must move it.
-Transferring GpuPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                           const TransferOptions& options, std::string& reason) {
-  if (!gpus_) return reason = local_->why_not(), nullptr;
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const Neighbour::Patience patience = local_->patience(options);
+std::shared_ptr<const Route> GpuPath::route(const Pair& pair, std::string& why_not) const {
+  if (pair.remote->layout.count() == 0) return s_.local->route(pair, why_not);
+  GpuReach reached = reach(pair, {}, s_.local->patience({}));
+  why_not = std::move(reached.reason);
+  return why_not.empty() ? std::move(reached.route) : nullptr;
+}
+
+bool GpuPath::takes(const Call& call) const {
+  if (!call.options.may_be_p2p()) return false;
+  if (call.on_gpus) return true;
+  return s_.pending->gpu_copies > 0 && !call.options.in_turn && call.nbytes() == 0;
+}
+
+TransferPtr GpuPath::begin(const Call& call, std::string& why_not) {
+  if (auto begun = begin_at_once(call)) return begun;
+  const TransferOptions& options = call.options;
+  if (options.briefly) return nullptr;
+  if (!gpus_) return why_not = s_.local->why_not(), nullptr;
   Move move;
-  GpuReach reached;  // of the previous pair, with its key
-  std::uint64_t key = 0;
-  for (const Pair& pair : pairs) {
-    state_->check(pair, needed_by(opcode));
+  GpuReach reached;
+  std::optional<PageSource> source;
+  why_not = add_pairs(move, call, reached);
+  if (!why_not.empty()) return nullptr;
+  if (call.pages != nullptr) move.pieces = &source.emplace(*call.pages, reached, call.is_write());
+  if (!reached.session) {
+    reached.session = s_.local->neighbour()->reach_board(s_.local->patience(options)).session;
+  }
+  const Deadline until = s_.state->deadline(options.timeout);
+  if (!move.device) s_.streams->wait(options, until);
+  if (!reached.session) return why_not = "its process does not answer", nullptr;
+  if (!s_.rails->wait_for_work(options)) {
+    return why_not = "a device has earlier work with this peer pending", nullptr;
+  }
+  s_.pending->wait_for_host_copies(until);
+  return begin_copy(call, std::move(move), std::move(reached.session), until);
+}
+
+// Fills `move`, with the ranges of whole arrays. reached: receives what was reached last. Returns
+// why not; empty: success.
+std::string GpuPath::add_pairs(Move& move, const Call& call, GpuReach& reached) const {
+  const Neighbour::Patience patience = s_.local->patience(call.options);
+  std::uint64_t key = 0;  // of `reached`
+  move.nbytes = call.nbytes();
+  for (const Pair& pair : call.pairs) {
     const auto& [local, remote] = pair;
+    if (call.pages == nullptr) s_.state->check(pair, call.needed());
     auto pinned = local->pinned();
     if (remote->layout.count() == 0) {  // matters only for its place in a stream
       if (!move.device) move.device = pinned->device;
       continue;
     }
     // Looks up a side again only if the pair lies outside what was found for the previous one.
+    std::string why_not;
     if (remote->local_key != key || !GpuReach::covers(reached.remote, remote->layout.extent())) {
-      reached = reach(pair, options.stream, patience);
+      reached = reach(pair, call.options.stream, patience);
       key = remote->local_key;
-      reason = reached.reason;
-      if (reason.empty()) reason = hold(move, reached, is_write);
+      why_not = reached.reason;
+      if (why_not.empty()) why_not = hold(move, reached, call.is_write());
     } else if (move.kept.others.back() != pinned ||
                !GpuReach::covers(reached.local, local->layout().extent())) {
       reach_local(reached, *local, patience);
-      reason = reached.reason;
+      why_not = reached.reason;
     }
     const auto& copies = pinned->device ? pinned->device : reached.device;
-    if (reason.empty()) reason = take_device(move, copies);
-    if (!reason.empty()) return nullptr;
+    if (why_not.empty()) why_not = take_device(move, copies);
+    if (!why_not.empty()) return why_not;
     if (!move.route) move.route = reached.route;
-    move.nbytes += local->layout().nbytes();
-    GpuRanges ranges(reached.local.span(), reached.remote.span(), is_write);
-    Runs runs(local->layout(), remote->layout);
-    for (Run run{}; runs.next(run);) {
-      while (run.nbytes > 0) move.ranges.push_back(ranges.cut(run, run.nbytes));
-    }
+    if (call.pages == nullptr) add_ranges(move, pair, reached, call.is_write());
     auto& owners = move.kept.others;
     if (owners.empty() || owners.back() != pinned) owners.push_back(std::move(pinned));
   }
-  if (!reached.session) reached.session = local_->neighbour()->reach_board(patience).session;
-  return begin(opcode, std::move(move), std::move(reached.session), options, reason);
+  return "";
 }
 
-Transferring GpuPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
-                                 const TransferOptions& options, std::string& reason) {
-  const Pair whole{pages.local, pages.remote};
-  if (!gpus_) return reason = local_->why_not(), nullptr;
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  auto pinned = pages.local->pinned();
-  auto reached = reach(whole, options.stream, local_->patience(options));
-  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
-  Move move;
-  move.device = reached.device;
-  move.nbytes = pages.nbytes();
-  move.route = reached.route;
-  reason = hold(move, reached, is_write);
-  if (!reason.empty()) return nullptr;
-  move.kept.others.push_back(std::move(pinned));
-  PageSource source(pages, reached, is_write);
-  move.pieces = &source;
-  return begin(opcode, std::move(move), std::move(reached.session), options, reason);
+void GpuPath::add_ranges(Move& move, const Pair& pair, const GpuReach& reached, bool is_write) {
+  GpuRanges ranges(reached.local.span(), reached.remote.span(), is_write);
+  Runs runs(pair.local->layout(), pair.remote->layout);
+  for (Run run{}; runs.next(run);) {
+    while (run.nbytes > 0) move.ranges.push_back(ranges.cut(run, run.nbytes));
+  }
 }
 
-Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
-                                   const TransferOptions& options) {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  const bool fits = !options.stream && !options.notify && !local.on_host() && !remote.on_host();
-  if (!gpus_ || !fits) return nullptr;
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  state_->check(pair, needed_by(opcode));
-  const Run run = single_run(pair);
+TransferPtr GpuPath::begin_at_once(const Call& call) {
+  const TransferOptions& options = call.options;
+  if (!gpus_ || call.pages != nullptr || call.pairs.size() != 1) return nullptr;
+  const auto& [local, remote] = std::tie(*call.pairs.front().local, *call.pairs.front().remote);
+  if (options.stream || options.notify || local.on_host() || remote.on_host()) return nullptr;
+  const bool is_write = call.is_write();
+  s_.state->check(call.pairs.front(), call.needed());
+  const Run run = single_run(call.pairs.front());
   if (run.nbytes == 0) return nullptr;
   auto pinned = local.pinned();
   const std::shared_ptr<const gpu::Device> device = pinned->device;
@@ -195,7 +225,7 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
       (is_write && !place->mapping->writable)) {
     return nullptr;
   }
-  if (local_->copies_queued() || staged_->device_work().pending) return nullptr;
+  if (s_.pending->host_copies > 0 || s_.rails->work().pending) return nullptr;
   GpuReach::Held held{{place->mapping, place}, shm::LocalSession::hold(session, *place->mapping)};
   // Checked after the hold: either this sees the end, or the owner sees the hold.
   if (session->refusal(place->mapping.get()) != shm::Copied::all) return nullptr;
@@ -203,31 +233,17 @@ Transferring GpuPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair,
   const gpu::CopyPiece range{.from = is_write ? run.a_address : there,
                              .to = is_write ? there : run.a_address,
                              .nbytes = run.nbytes};
-  const Deadline until = state_->deadline(options.timeout);
-  auto transfer = std::make_shared<Transfer>(poller_, run.nbytes, way->route);
-  count_begin(*transfer, opcode, /*data=*/true, /*notifies=*/false, state_->name());
+  const Deadline until = s_.state->deadline(options.timeout);
+  auto transfer = std::make_shared<Transfer>(s_.poller, run.nbytes, way->route);
+  count_operation(*transfer, call.opcode, /*data=*/true, /*notifies=*/false, s_.state->name());
   GpuCopies::Work work{.transfer = transfer, .finish = nullptr, .kept = {}};
   work.kept.mappings.push_back(std::move(held));
   work.kept.others.push_back(std::move(pinned));
   copies_->begin(
       {.device = device, .ranges = {&range, 1}, .nbytes = run.nbytes, .stream = {}, .put = {}},
       std::move(work), until);
-  if (!state_->alive()) local_->cut_off_gpu_copies();
+  if (!s_.state->alive()) cut_off();
   return transfer;
-}
-
-// For memory already reached.
-Transferring GpuPath::begin(ibv_wr_opcode opcode, Move&& move,
-                            std::shared_ptr<shm::LocalSession> session,
-                            const TransferOptions& options, std::string& reason) {
-  const Deadline until = state_->deadline(options.timeout);
-  if (!move.device) streams_->wait(options, until);
-  if (!session) return reason = "its process does not answer", nullptr;
-  if (!local_->wait_for_devices(options)) {
-    return reason = "a device has earlier work with this peer pending", nullptr;
-  }
-  local_->wait_for_host_copies(until);
-  return begin_copy(opcode, std::move(move), std::move(session), options, until);
 }
 
 // Keeps the memory from being taken away by its owner during the move. Returns why not; empty:
@@ -247,36 +263,38 @@ std::string GpuPath::hold(Move& move, const GpuReach& reached, bool is_write) {
   return "";
 }
 
-Transferring GpuPath::begin_copy(ibv_wr_opcode opcode, Move&& move,
-                                 std::shared_ptr<shm::LocalSession> session,
-                                 const TransferOptions& options, const Deadline& until) {
-  if (!move.route) move.route = local_->neighbour()->route(nullptr);  // a notification alone
-  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(move.route));
+TransferPtr GpuPath::begin_copy(const Call& call, Move&& move,
+                                std::shared_ptr<shm::LocalSession> session, const Deadline& until) {
+  const TransferOptions& options = call.options;
+  if (!move.route) move.route = s_.local->neighbour()->route(nullptr);  // a notification alone
+  auto transfer = std::make_shared<Transfer>(s_.poller, move.nbytes, std::move(move.route));
   NeighbourEnd after{.transfer = transfer, .session = std::move(session), .message = {}};
   if (options.notify) after.message = notify_message(*options.notify);
-  count_begin(*transfer, opcode, move.device != nullptr, options.notify.has_value(),
-              state_->name());
+  count_operation(*transfer, call.opcode, !call.pairs.empty(), options.notify.has_value(),
+                  s_.state->name());
   GpuCopies::Copy copy{.device = move.device,
                        .ranges = move.ranges.span(),
                        .pieces = move.pieces,
                        .nbytes = move.nbytes,
                        .stream = options.stream,
                        .put = {}};
-  if (options.notify && copy.device) let_gpu_put(copy, move, after, local_->patience(options));
+  if (options.notify && copy.device) let_gpu_put(copy, move, after, s_.local->patience(options));
   const bool nothing_to_do = move.nbytes == 0 && !copy.stream;
   GpuCopies::Work work{.transfer = transfer,
                        .notifies = options.notify && !after.put_by_gpu,
                        .finish = nullptr,
                        .kept = std::move(move.kept)};
   if (options.notify) {
-    work.finish = [local = local_, after = std::move(after)] { local->finish(after, Room::take); };
+    work.finish = [local = s_.local, after = std::move(after)] {
+      local->finish(after, Room::take);
+    };
   }
   if (nothing_to_do || !copy.device) {
     copies_->follow(std::move(work), until);
   } else {
     copies_->begin(copy, std::move(work), until);
   }
-  if (!state_->alive()) local_->cut_off_gpu_copies();
+  if (!s_.state->alive()) cut_off();
   return transfer;
 }
 
@@ -284,8 +302,8 @@ Transferring GpuPath::begin_copy(ibv_wr_opcode opcode, Move&& move,
 // earlier work: what devices carry, and copies that must end first.
 void GpuPath::let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                           const Neighbour::Patience& patience) {
-  if (move.nbytes == 0 || staged_->device_work().unseen || copies_->notifies()) return;
-  if (!copy.stream && copies_->pending()) return;
+  if (move.nbytes == 0 || s_.rails->work().unseen || copies_->notifies()) return;
+  if (!copy.stream && s_.pending->gpu_copies > 0) return;
   auto place = gpus_->place_for_gpu(after.session, copy.device, *after.message, patience);
   if (place.put.slot == 0) return;
   copy.put = place.put;

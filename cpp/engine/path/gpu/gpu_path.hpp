@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,30 +17,30 @@
 
 namespace zerohop::engine {
 
-// Any thread. For its exceptions see DevicePath.
-class GpuPath {
+class GpuPath : public Path {
  public:
-  GpuPath(std::shared_ptr<const PeerState> state, std::shared_ptr<Poller> poller,
-          std::shared_ptr<StagedPath> staged, std::shared_ptr<LocalPath> local,
-          std::shared_ptr<GpuCopies> copies, std::shared_ptr<CallStream> streams)
-      : state_(std::move(state)),
-        poller_(std::move(poller)),
-        staged_(std::move(staged)),
-        local_(std::move(local)),
-        copies_(std::move(copies)),
-        streams_(std::move(streams)) {}
+  struct Services {
+    std::shared_ptr<const PeerState> state;
+    std::shared_ptr<Poller> poller;
+    std::shared_ptr<PeerRails> rails;
+    std::shared_ptr<PendingWork> pending;
+    std::shared_ptr<LocalPath> local;
+    std::shared_ptr<CallStream> streams;
+    std::function<void()> look;  // see GpuCopies
+  };
+  explicit GpuPath(Services services);
 
   void meet(std::shared_ptr<RouteBook> book);  // after the local path has met the peer
 
-  // Null, with the reason, if a device must move it.
-  Transferring copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                    const TransferOptions& options, std::string& reason);
-  Transferring copy_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options,
-                          std::string& reason);
-  // The short way, without lists: one range between GPUs, in a chunk reached before, without a
-  // notification. Null: not possible.
-  Transferring copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options);
-  bool pending() const noexcept { return copies_->pending(); }
+  // Also what must follow GPU copies: notifications without data, so that no thread waits.
+  bool takes(const Call& call) const override;
+  bool connected() const noexcept override { return gpus_ != nullptr; }
+  bool brief() const noexcept override { return false; }
+  TransferPtr begin(const Call& call, std::string& why_not) override;
+  std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override;
+  bool idle() const override { return s_.pending->gpu_copies == 0; }
+  void end() noexcept override;
+  void sweep() override;
 
   // For a pair with at least one array on a GPU: which GPU copies, and where it finds both.
   using Stream = std::optional<driver::CudaStream>;
@@ -48,8 +49,6 @@ class GpuPath {
   // lives. Throws RouteUnavailable without p2p, CudaError.
   KernelReach reach_for_kernels(const Pair& pair, Hearers hearers, double timeout) const;
 
-  std::size_t sweep() { return gpus_ ? gpus_->sweep() : 0; }
-  void leave() noexcept;
   std::map<int, GpuMappings::Mapped> mapped() const;
 
  private:
@@ -65,20 +64,19 @@ class GpuPath {
                           const Neighbour::Patience& patience);
   static std::string hold(Move& move, const GpuReach& reached, bool is_write);
   static std::string take_device(Move& move, const std::shared_ptr<const gpu::Device>& device);
-  Transferring begin(ibv_wr_opcode opcode, Move&& move, std::shared_ptr<shm::LocalSession> session,
-                     const TransferOptions& options, std::string& reason);
-  Transferring begin_copy(ibv_wr_opcode opcode, Move&& move,
-                          std::shared_ptr<shm::LocalSession> session,
-                          const TransferOptions& options, const Deadline& until);
+  // The short way, without lists: one range between GPUs, in a chunk reached before, without a
+  // notification. Null: not possible.
+  TransferPtr begin_at_once(const Call& call);
+  static void add_ranges(Move& move, const Pair& pair, const GpuReach& reached, bool is_write);
+  std::string add_pairs(Move& move, const Call& call, GpuReach& reached) const;
+  TransferPtr begin_copy(const Call& call, Move&& move, std::shared_ptr<shm::LocalSession> session,
+                         const Deadline& until);
+  void cut_off() noexcept;
   void let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                    const Neighbour::Patience& patience);
 
-  const std::shared_ptr<const PeerState> state_;
-  const std::shared_ptr<Poller> poller_;
-  const std::shared_ptr<StagedPath> staged_;
-  const std::shared_ptr<LocalPath> local_;
+  const Services s_;
   const std::shared_ptr<GpuCopies> copies_;
-  const std::shared_ptr<CallStream> streams_;
   std::unique_ptr<RemoteGpus> gpus_;  // null: the peer is not on this host
 };
 

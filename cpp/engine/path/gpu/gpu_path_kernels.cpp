@@ -35,12 +35,12 @@ std::shared_ptr<const void> hold_for_kernels(const std::shared_ptr<shm::LocalSes
 }
 
 KernelReach GpuPath::reach_for_kernels(const Pair& pair, Hearers hearers, double timeout) const {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   if (local.on_host()) {
     throw std::invalid_argument("the local array of a device queue must lie on a GPU");
   }
   if (remote.device == "cpu") refuse("it is the host's");
-  if (!gpus_) refuse(local_->why_not());
+  if (!gpus_) refuse(s_.local->why_not());
   const Neighbour::Patience patience{.seconds = timeout, .insists = true};
   auto pinned = local.pinned();
   const GpuReach reached = reach(pair, {}, patience);

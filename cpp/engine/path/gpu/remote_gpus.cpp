@@ -213,6 +213,7 @@ std::size_t RemoteGpus::sweep() {
 }
 
 void RemoteGpus::leave() noexcept {
+  neighbour_->leave();  // first, so that nothing is mapped again
   notifier_.leave();
   gpus_.clear();
   hosts_.clear();

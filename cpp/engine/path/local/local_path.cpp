@@ -8,8 +8,6 @@
 namespace zerohop::engine {
 namespace {
 
-constexpr Deadline::Seconds kDeviceMoment{1e-3};
-
 shm::Copied copy_piece(const NeighbourCopy& copy, const NeighbourCopy::Piece& piece,
                        std::uint64_t& copied) noexcept {
   if (!piece.runs.empty()) {
@@ -57,7 +55,7 @@ void LocalPath::sweep() {
   if (neighbour_) neighbour_->sweep();
 }
 
-void LocalPath::leave() noexcept {
+void LocalPath::end() noexcept {
   if (neighbour_) neighbour_->leave();
 }
 
@@ -65,24 +63,6 @@ std::string LocalPath::why_not() const {
   if (neighbour_) return "";
   if (!s_.no_neighbourhood.empty()) return s_.no_neighbourhood;
   return "the peer's Endpoint has p2p=0 (or ZEROHOP_P2P=0), or lacks descriptors (ulimit -n)";
-}
-
-void LocalPath::wait_for_host_copies(const Deadline& until) const {
-  if (!copies_queued()) return;
-  if (s_.poller->wait([this] { return !copies_queued(); }, until)) return;
-  throw TransferTimeout("earlier copies to or from peer '" + s_.state->name() +
-                        "' did not end in time, so nothing was transferred: give a longer timeout");
-}
-
-void LocalPath::wait_for_copies(const Deadline& until) const {
-  wait_for_host_copies(until);
-  if (!s_.gpu_copies->pending()) return;
-  const bool ended =
-      s_.poller->wait([this] { return !s_.gpu_copies->pending() || !s_.state->alive(); }, until);
-  s_.state->check_alive();
-  if (ended) return;
-  throw TransferTimeout("GPU copies to or from peer '" + s_.state->name() +
-                        "' did not end in time, so nothing was transferred: give a longer timeout");
 }
 
 // A mapping, or the reason why there is none. Memory without elements needs no mapping.
@@ -102,120 +82,85 @@ Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience&
   return none;
 }
 
-bool LocalPath::wait_for_devices(const TransferOptions& options) const {
-  const auto idle = [this] { return !s_.staged->device_work().pending; };
-  if (idle()) return true;
-  return s_.poller->wait(idle, options.require.empty() ? Deadline::after(kDeviceMoment)
-                                                       : s_.state->deadline(options.timeout));
+std::shared_ptr<const Route> LocalPath::route(const Pair& pair, std::string& why_not) const {
+  Neighbour::Reached reached = reach(pair, patience({}));
+  why_not = std::move(reached.reason);
+  if (!why_not.empty() || !neighbour_) return nullptr;
+  return neighbour_->route(reached.mapping.get());
 }
 
-// Null, with the reason, if a device must move it.
-Transferring LocalPath::copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                             const TransferOptions& options, std::string& reason) {
-  if (!neighbour_) return reason = why_not(), nullptr;
-  s_.streams->wait(options, s_.state->deadline(options.timeout));
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  const Neighbour::Patience patience = this->patience(options);
+TransferPtr LocalPath::begin(const Call& call, std::string& why_not) {
+  if (auto done = begin_at_once(call)) return done;
+  const TransferOptions& options = call.options;
+  if (options.briefly) return nullptr;
+  if (!neighbour_) return why_not = this->why_not(), nullptr;
+  const Deadline until = s_.state->deadline(options.timeout);
+  s_.streams->wait(options, until);
   NeighbourCopy copy;
-  copy.direction = is_write ? shm::Direction::write : shm::Direction::read;
+  copy.direction = call.is_write() ? shm::Direction::write : shm::Direction::read;
+  copy.nbytes = call.nbytes();
   Neighbour::Reached last;
-  if (pairs.empty()) last = neighbour_->reach_board(patience);
-  for (const Pair& pair : pairs) {
-    s_.state->check(pair, needed_by(opcode));
-    last = reach(pair, patience);
-    if (last.mapping && is_write && !last.mapping->writable) last.reason = "it is read-only";
+  if (call.pairs.empty()) last = neighbour_->reach_board(patience(options));
+  for (const Pair& pair : call.pairs) {
+    last = add_piece(copy, pair, call);
     if (!last.reason.empty()) break;
-    if (!last.mapping) continue;
-    copy.nbytes += pair.first->layout().nbytes();
-    copy.pieces.push_back({.local = pair.first->layout(),
-                           .remote = pair.second->layout,
-                           .mapping = std::move(last.mapping),
-                           .owner = pair.first->pinned()});
   }
-  return begin(opcode, std::move(copy), std::move(last), options, reason);
-}
-
-Transferring LocalPath::copy_pages(ibv_wr_opcode opcode, const Pages& pages,
-                                   const TransferOptions& options, std::string& reason) {
-  const Pair whole{pages.local, pages.remote};
-  if (!neighbour_) return reason = why_not(), nullptr;
-  s_.streams->wait(options, s_.state->deadline(options.timeout));
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  Neighbour::Reached reached = reach(whole, patience(options));
-  if (reached.mapping && is_write && !reached.mapping->writable) {
-    reached.reason = "it is read-only";
-  }
-  if (!reached.reason.empty()) return reason = std::move(reached.reason), nullptr;
-  NeighbourCopy copy;
-  copy.direction = is_write ? shm::Direction::write : shm::Direction::read;
-  copy.nbytes = pages.nbytes();
-  copy.pieces.push_back({.local = pages.local->layout(),
-                         .remote = pages.remote->layout,
-                         .mapping = std::move(reached.mapping),
-                         .owner = pages.local->pinned()});
-  std::vector<Run>& runs = copy.pieces.back().runs;
-  runs.reserve(pages.count());
-  PageRuns all(pages);
-  for (Run run{}; all.next(run);) runs.push_back(run);
-  return begin(opcode, std::move(copy), std::move(reached), options, reason);
-}
-
-// `last`: the last memory reached. Null, with its reason or another one, as above.
-Transferring LocalPath::begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighbour::Reached&& last,
-                              const TransferOptions& options, std::string& reason) {
-  if (last.reason.empty() && !wait_for_devices(options)) {
+  if (last.reason.empty() && !s_.rails->wait_for_work(options)) {
     last.reason = "a device has earlier work with this peer pending";
   }
-  if (!last.reason.empty()) return reason = std::move(last.reason), nullptr;
-  const bool behind_gpus = s_.gpu_copies->pending() && !options.in_turn;
-  if (behind_gpus && copy.nbytes > 0) wait_for_copies(s_.state->deadline(options.timeout));
+  if (!last.reason.empty()) return why_not = std::move(last.reason), nullptr;
+  if (s_.pending->gpu_copies > 0 && !options.in_turn) s_.pending->wait_for_copies(until);
   const shm::RemoteMapping* mapping =
       copy.pieces.empty() ? nullptr : copy.pieces.front().mapping.get();
   copy.transfer = std::make_shared<Transfer>(s_.poller, copy.nbytes, neighbour_->route(mapping));
-  count_begin(*copy.transfer, opcode, !copy.pieces.empty(), options.notify.has_value(),
-              s_.state->name());
+  count_operation(*copy.transfer, call.opcode, !copy.pieces.empty(), options.notify.has_value(),
+                  s_.state->name());
   copy.session = std::move(last.session);
   if (options.notify) copy.message = notify_message(*options.notify);
   copy.room = options.room;
-  if (behind_gpus && copy.nbytes == 0) return finish_behind_gpus(std::move(copy), options);
   return begin_copy(std::move(copy));
 }
 
-// A notification alone follows GPU copies without blocking any thread.
-Transferring LocalPath::finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options) {
-  auto transfer = copy.transfer;
-  const Deadline until = s_.state->deadline(options.timeout);
-  wait_for_host_copies(until);
-  s_.gpu_copies->follow(
-      transfer,
-      [self = shared_from_this(), after = NeighbourEnd(std::move(copy))] {
-        self->finish(after, Room::take);
-      },
-      until);
-  if (!s_.state->alive()) cut_off_gpu_copies();
-  return transfer;
+// Returns what was reached, or the reason why not.
+Neighbour::Reached LocalPath::add_piece(NeighbourCopy& copy, const Pair& pair,
+                                        const Call& call) const {
+  if (call.pages == nullptr) s_.state->check(pair, call.needed());
+  Neighbour::Reached reached = reach(pair, patience(call.options));
+  if (!reached.mapping) return reached;
+  if (call.is_write() && !reached.mapping->writable) reached.reason = "it is read-only";
+  if (!reached.reason.empty()) return reached;
+  copy.pieces.push_back({.local = pair.local->layout(),
+                         .remote = pair.remote->layout,
+                         .mapping = reached.mapping,
+                         .owner = pair.local->pinned()});
+  if (call.pages == nullptr) return reached;
+  std::vector<Run>& runs = copy.pieces.back().runs;
+  runs.reserve(call.pages->count());
+  PageRuns all(*call.pages);
+  for (Run run{}; all.next(run);) runs.push_back(run);
+  return reached;
 }
 
-Transferring LocalPath::begin_copy(NeighbourCopy&& copy) {
+TransferPtr LocalPath::begin_copy(NeighbourCopy&& copy) {
   auto transfer = copy.transfer;
-  if (transfer->nbytes() <= kCopiedInCall && !copies_queued()) {
+  if (transfer->nbytes() <= kCopiedInCall && s_.pending->host_copies == 0) {
     make_copy(copy);
     return transfer;
   }
   const auto queue = s_.copy_queue.lock();
   if (!queue) throw Error("this Endpoint is closed: make a new one");
-  queued_.fetch_add(1);
+  s_.pending->host_copies.fetch_add(1);
   try {
     queue->put(this, [self = shared_from_this(), copy = std::move(copy)]() mutable {
       const CopyQueue::Step step = self->take_step(copy);
       if (step == CopyQueue::Step::done) {
-        self->queued_.fetch_sub(1);
+        self->s_.pending->host_copies.fetch_sub(1);
         self->s_.poller->wake();
       }
       return step;
     });
   } catch (...) {
-    queued_.fetch_sub(1);
+    s_.pending->host_copies.fetch_sub(1);
     throw;
   }
   return transfer;
@@ -261,7 +206,7 @@ CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
 bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
   if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !s_.state->alive())
     return false;
-  if (!s_.staged->device_work().unseen) return false;
+  if (!s_.rails->work().unseen) return false;
   try {
     const Deadline::Seconds most{s_.state->default_timeout()};
     return !s_.rails->message_path().has_room() && !passed(copy.progress.until, most);
@@ -277,7 +222,7 @@ void LocalPath::finish(const NeighbourEnd& copy, Room room) noexcept {
         [&](std::byte* board) noexcept { Neighbour::announce(board, *copy.session); });
     return copy.transfer->drop();
   }
-  if (s_.staged->device_work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
+  if (s_.rails->work().unseen) return notify_by_device(copy.transfer, *copy.message, room);
   const shm::Copied outcome = copy.session->at_board(
       [&](std::byte* board) noexcept { Neighbour::notify(board, *copy.session, *copy.message); });
   if (outcome != shm::Copied::all) {
@@ -289,8 +234,7 @@ void LocalPath::finish(const NeighbourEnd& copy, Room room) noexcept {
 
 // Behind everything that devices carry. The peer is asked to acknowledge it, so that later
 // notifications need no device.
-void LocalPath::notify_by_device(const Transferring& transfer, Message message,
-                                 Room room) noexcept {
+void LocalPath::notify_by_device(const TransferPtr& transfer, Message message, Room room) noexcept {
   message.kind = MessageKind::notify_and_tell;
   transfer->note_placed();
   try {
@@ -330,10 +274,6 @@ Failure LocalPath::why_not_copied(shm::Copied outcome, Effect effect) const noex
       .with_effect(effect);
 } catch (const std::bad_alloc&) {
   return {.message = "out of memory", .effect = effect};  // short enough to need no allocation
-}
-
-void LocalPath::cut_off_gpu_copies() const {
-  s_.gpu_copies->cut_off(why_not_copied(shm::Copied::left, Effect::some));
 }
 
 }  // namespace zerohop::engine

@@ -13,25 +13,23 @@
 #include <span>
 #include <string>
 
-#include "engine/memory/pages.hpp"
 #include "engine/path/local/copy_queue.hpp"
-#include "engine/path/local/earlier_copies.hpp"
 #include "engine/path/local/neighbour.hpp"
+#include "engine/path/path.hpp"
+#include "engine/path/pending_work.hpp"
 #include "engine/path/program_order.hpp"
-#include "engine/path/staged/staged_path.hpp"
+#include "engine/path/verbs/peer_rails.hpp"
 
 namespace zerohop::engine {
 
-// Any thread. For its exceptions see DevicePath.
-class LocalPath : public std::enable_shared_from_this<LocalPath> {
+class LocalPath : public Path, public std::enable_shared_from_this<LocalPath> {
  public:
   struct Services {
     std::shared_ptr<const PeerState> state;
     std::shared_ptr<Poller> poller;
     std::shared_ptr<RouteBook> book;
     std::shared_ptr<PeerRails> rails;
-    std::shared_ptr<StagedPath> staged;
-    std::shared_ptr<EarlierCopies> gpu_copies;
+    std::shared_ptr<PendingWork> pending;
     std::weak_ptr<CopyQueue> copy_queue;  // of the Endpoint; its thread holds paths
     std::shared_ptr<CallStream> streams;
     std::string no_neighbourhood;  // why this Endpoint has none; empty: it has one
@@ -41,21 +39,22 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
   // Where to connect to the peer's process. Call it before the Peer is alive.
   void meet(std::string local_server, const shm::Token& token);
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
-  void sweep();                 // releases what the peer has closed; called periodically
-  void leave() noexcept;        // the Peer is lost
   std::string why_not() const;  // why it has no neighbour; empty: it has one
 
-  // Null, with the reason, if a device must move it.
-  Transferring copy(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                    const TransferOptions& options, std::string& reason);
-  Transferring copy_pages(ibv_wr_opcode opcode, const Pages& pages, const TransferOptions& options,
-                          std::string& reason);
+  bool takes(const Call& call) const override { return call.options.may_be_p2p() && !call.on_gpus; }
+  bool connected() const noexcept override { return neighbour_ != nullptr; }
+  bool brief() const noexcept override { return connected(); }
+  TransferPtr begin(const Call& call, std::string& why_not) override;
+  std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override;
+  bool idle() const override { return s_.pending->host_copies == 0; }
+  void end() noexcept override;
+  void sweep() override;
 
   // The short ways, if no earlier work must be waited for: everything ends within the call. False:
   // not possible. made: receives the Transfer; null: not wanted.
   bool copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
-                    Transferring* made);
-  bool notify_at_once(const TransferOptions& options, Transferring* made);
+                    TransferPtr* made);
+  bool notify_at_once(const TransferOptions& options, TransferPtr* made);
   // Consecutive, unregistered host bytes.
   struct Parts {
     std::span<const std::byte> head, body;
@@ -69,34 +68,25 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
             .insists = !options.require.empty()};
   }
 
-  // Waits for earlier work of devices: fully if the caller requires p2p, otherwise briefly. False:
-  // it is not done.
-  bool wait_for_devices(const TransferOptions& options) const;
-  bool copies_queued() const noexcept { return queued_.load(std::memory_order_acquire) > 0; }
-  void wait_for_host_copies(const Deadline& until) const;
-  void wait_for_copies(const Deadline& until) const;  // including those of GPUs
   // The work after copies are placed. A notification must not overtake data or earlier
   // notifications that a device carries: then it follows them.
   void finish(const NeighbourEnd& end, Room room) noexcept;
-  // The connection has ended: fails GPU copies that do not end soon.
-  void cut_off_gpu_copies() const;
 
  private:
-  Transferring begin(ibv_wr_opcode opcode, NeighbourCopy&& copy, Neighbour::Reached&& last,
-                     const TransferOptions& options, std::string& reason);
-  Transferring begin_copy(NeighbourCopy&& copy);
-  Transferring finish_behind_gpus(NeighbourCopy&& copy, const TransferOptions& options);
+  TransferPtr begin_at_once(const Call& call);
+  Neighbour::Reached add_piece(NeighbourCopy& copy, const Pair& pair, const Call& call) const;
+  TransferPtr begin_copy(NeighbourCopy&& copy);
   void make_copy(const NeighbourCopy& copy) noexcept;
   CopyQueue::Step take_step(NeighbourCopy& copy) noexcept;
   bool waits_for_room(NeighbourCopy& copy) const noexcept;
-  void notify_by_device(const Transferring& transfer, Message message, Room room) noexcept;
+  void notify_by_device(const TransferPtr& transfer, Message message, Room room) noexcept;
   Failure why_not_copied(shm::Copied outcome, Effect effect) const noexcept;
 
   // --- the short ways (local_path_at_once.cpp) ---
   bool may_be_at_once(const TransferOptions& options) const;
   template <typename MoveIt>
   bool at_once(Operation operation, std::uint64_t nbytes, const shm::RemoteMapping* mapping,
-               const TransferOptions& options, Transferring* made, MoveIt&& move);
+               const TransferOptions& options, TransferPtr* made, MoveIt&& move);
 
   // Bytes copied within the call: a fraction of a millisecond, far longer than waking a thread
   // takes.
@@ -104,7 +94,6 @@ class LocalPath : public std::enable_shared_from_this<LocalPath> {
 
   const Services s_;
   std::shared_ptr<Neighbour> neighbour_;
-  std::atomic<int> queued_{0};
 };
 
 }  // namespace zerohop::engine

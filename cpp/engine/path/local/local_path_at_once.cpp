@@ -16,10 +16,21 @@ bool allows(const shm::RemoteMapping& mapping, std::uint64_t address, std::uint6
 
 }  // namespace
 
+TransferPtr LocalPath::begin_at_once(const Call& call) {
+  TransferPtr made;  // null unless a way succeeds
+  if (call.pages != nullptr || call.pairs.size() > 1) return made;
+  if (call.pairs.empty()) {
+    notify_at_once(call.options, &made);
+  } else {
+    copy_at_once(call.opcode, call.pairs.front(), call.options, &made);
+  }
+  return made;
+}
+
 // One range that was reached before.
 bool LocalPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const TransferOptions& options,
-                             Transferring* made) {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+                             TransferPtr* made) {
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   if (!neighbour_ || options.stream) return false;
   const bool is_write = opcode == IBV_WR_RDMA_WRITE;
   s_.state->check(pair, needed_by(opcode));
@@ -43,7 +54,7 @@ bool LocalPath::copy_at_once(ibv_wr_opcode opcode, const Pair& pair, const Trans
 }
 
 // A notification alone.
-bool LocalPath::notify_at_once(const TransferOptions& options, Transferring* made) {
+bool LocalPath::notify_at_once(const TransferOptions& options, TransferPtr* made) {
   if (!neighbour_ || options.stream || !options.notify) return false;
   const auto session = neighbour_->known_board();
   if (!session || !may_be_at_once(options)) return false;
@@ -56,20 +67,20 @@ bool LocalPath::notify_at_once(const TransferOptions& options, Transferring* mad
 
 // Whether there is no earlier work that it would overtake.
 bool LocalPath::may_be_at_once(const TransferOptions& options) const {
-  if (copies_queued() || s_.gpu_copies->pending()) return false;
+  if (s_.pending->host_copies > 0 || s_.pending->gpu_copies > 0) return false;
   if (options.briefly && !s_.rails->group()->calm())
     return false;  // the lock of the devices may be held long
-  const PeerRails::Work work = s_.staged->device_work();
+  const PeerRails::Work work = s_.rails->work();
   return !work.pending && !(work.unseen && options.notify);
 }
 
 template <typename MoveIt>
 bool LocalPath::at_once(Operation operation, std::uint64_t nbytes,
                         const shm::RemoteMapping* mapping, const TransferOptions& options,
-                        Transferring* made, MoveIt&& move) {
+                        TransferPtr* made, MoveIt&& move) {
   const std::shared_ptr<const Route>& route = neighbour_->route(mapping);
   RouteStats& stats = *route->stats;
-  Transferring transfer;
+  TransferPtr transfer;
   if (made != nullptr) {
     transfer = std::make_shared<Transfer>(nullptr, nbytes, route);
     transfer->show(operation, s_.state->name());

@@ -1,5 +1,6 @@
 #include "engine/path/staged/staged_path.hpp"
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -8,9 +9,11 @@
 namespace zerohop::engine {
 
 StagedPath::StagedPath(Staging::Services services, std::shared_ptr<const PeerState> state,
-                       std::shared_ptr<PeerRails> rails)
+                       std::shared_ptr<PeerRails> rails, std::shared_ptr<DevicePath> devices)
     : state_(std::move(state)),
       rails_(std::move(rails)),
+      devices_(std::move(devices)),
+      pending_(services.pending),
       poller_(services.poller),
       staging_(std::make_shared<Staging>(std::move(services), rails_->group())) {
   rails_->group()->staged = staging_;
@@ -32,16 +35,41 @@ StagedPiece StagedPath::make_piece(const Pair& pair, RemoteAccess needed,
   return piece;
 }
 
-Transferring StagedPath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                              const DevicePath::Move& move, Routes::RoutePtr route,
-                              const Deadline& until) {
-  const bool is_write = opcode == IBV_WR_RDMA_WRITE;
-  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, std::move(route));
-  StagedWork work(transfer, is_write ? StagedWork::Direction::out : StagedWork::Direction::in);
+bool StagedPath::takes(const Call& call) const {
+  if (call.options.notify && pending()) return true;
+  return call.on_gpus && std::ranges::any_of(call.pairs, [](const Pair& pair) {
+           return pair.remote->staged() || pair.local->staged();
+         });
+}
+
+TransferPtr StagedPath::begin(const Call& call, std::string& why_not) {
+  if (call.options.briefly) return nullptr;
+  if (call.pages != nullptr) {
+    return begin({call.opcode, PagePairs(*call.pages).pairs, call.options}, why_not);
+  }
+  DevicePath::Move move = devices_->plan(call);
+  const Deadline until = devices_->wait_for_turn(call.options);
+  if (move.kind == Routes::Kind::staged) {
+    if (!move.for_kernel) wait_for_program(call.pairs, until);
+    return post(call, move, until);
+  }
+  move.notification.reset();
+  const Deadline room = DevicePath::room_until(call.options, until);
+  return notify_behind(devices_->post(call.opcode, call.pairs, move, room), *call.options.notify);
+}
+
+TransferPtr StagedPath::post(const Call& call, const DevicePath::Move& move,
+                             const Deadline& until) {
+  const RailMask rail = RailMask{1} << rails_->group()->message_rail();
+  auto transfer =
+      std::make_shared<Transfer>(poller_, move.nbytes, devices_->route(move.kind, rail));
+  StagedWork work(transfer,
+                  call.is_write() ? StagedWork::Direction::out : StagedWork::Direction::in);
   if (move.visible) work.set_visible();
-  for (const Pair& pair : pairs) work.add(make_piece(pair, needed_by(opcode), *transfer));
-  rails_->message_path().stats().count(opcode, move.nbytes);
-  count_begin(*transfer, opcode, /*data=*/true, move.notification.has_value(), state_->name());
+  for (const Pair& pair : call.pairs) work.add(make_piece(pair, call.needed(), *transfer));
+  rails_->message_path().stats().count(call.opcode, move.nbytes);
+  count_operation(*transfer, call.opcode, /*data=*/true, move.notification.has_value(),
+                  state_->name());
   if (move.notification) {
     post_later(transfer, {.message = notify_message(*move.notification)}, std::move(work));
   } else {
@@ -61,7 +89,7 @@ void StagedPath::wait(const Deadline& until) const {
                         "timeout");
 }
 
-Transferring StagedPath::notify_behind(Transferring data, const Notification& notification) {
+TransferPtr StagedPath::notify_behind(TransferPtr data, const Notification& notification) {
   auto transfer = std::make_shared<Transfer>(poller_, data->nbytes(), data->shared_route());
   RouteStats::add(transfer->route().stats->notifications, 1);
   StagedWork work(transfer, StagedWork::Direction::out);
@@ -70,7 +98,7 @@ Transferring StagedPath::notify_behind(Transferring data, const Notification& no
   return transfer;
 }
 
-void StagedPath::post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work) {
+void StagedPath::post_later(const TransferPtr& transfer, Outgoing&& outgoing, StagedWork&& work) {
   auto kept = std::make_shared<Outgoing>(std::move(outgoing));
   work.then([group = rails_->group(), transfer, kept] {
     const std::lock_guard lock(group->mutex);

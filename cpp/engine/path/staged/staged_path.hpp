@@ -10,33 +10,40 @@
 
 namespace zerohop::engine {
 
-// Any thread. For its exceptions see DevicePath.
-class StagedPath {
+class StagedPath : public Path {
  public:
   StagedPath(Staging::Services services, std::shared_ptr<const PeerState> state,
-             std::shared_ptr<PeerRails> rails);
+             std::shared_ptr<PeerRails> rails, std::shared_ptr<DevicePath> devices);
 
-  Transferring post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const DevicePath::Move& move,
-                    Routes::RoutePtr route, const Deadline& until);
-  // The notification for data that devices move, after all staged transfers. `data` has none
-  // itself.
-  Transferring notify_behind(Transferring data, const Notification& notification);
+  // Also what must follow staged transfers: a notification behind data that devices move.
+  bool takes(const Call& call) const override;
+  bool connected() const noexcept override { return true; }
+  bool brief() const noexcept override { return false; }
+  TransferPtr begin(const Call& call, std::string& why_not) override;
+  std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override {
+    return devices_->route(pair, why_not);
+  }
+  bool idle() const override { return !pending(); }
+  void end() noexcept override {}  // with the queue pairs
+
   // A message that follows everything staged so far, and the copies of `work`.
-  void post_later(const Transferring& transfer, Outgoing&& outgoing, StagedWork&& work);
+  void post_later(const TransferPtr& transfer, Outgoing&& outgoing, StagedWork&& work);
 
-  bool pending() const noexcept { return staging_->pending(); }
+  bool pending() const noexcept { return pending_->staged > 0; }
   bool answering() const noexcept { return staging_->answering(); }
   void wait_for_room(const Deadline& until) const { staging_->wait_for_room(until); }
   // Atomics have no message that could follow, so the caller waits. Throws TransferTimeout.
   void wait(const Deadline& until) const;
-  // Pending work of the devices and of this path: see PeerRails::work().
-  PeerRails::Work device_work() const { return rails_->work(pending()); }
 
  private:
+  TransferPtr post(const Call& call, const DevicePath::Move& move, const Deadline& until);
+  TransferPtr notify_behind(TransferPtr data, const Notification& notification);
   StagedPiece make_piece(const Pair& pair, RemoteAccess needed, Transfer& transfer) const;
 
   const std::shared_ptr<const PeerState> state_;
   const std::shared_ptr<PeerRails> rails_;
+  const std::shared_ptr<DevicePath> devices_;
+  const std::shared_ptr<PendingWork> pending_;
   const std::shared_ptr<Poller> poller_;
   const std::shared_ptr<Staging> staging_;
 };

@@ -68,20 +68,21 @@ void Staging::put(StagedWork work) {
   const std::lock_guard lock(inbox_mutex_);
   new_works_.push_back(std::move(work));
   new_works_.back().set_number(put_.fetch_add(1) + 1);
-  pending_.fetch_add(1);
+  services_.pending->staged.fetch_add(1);
   try {
     wake();
   } catch (...) {  // nothing will run it
     new_works_.pop_back();
     put_.fetch_sub(1);
-    pending_.fetch_sub(1);
+    services_.pending->staged.fetch_sub(1);
     throw;
   }
 }
 
 void Staging::wait_for_room(const Deadline& deadline) const {
-  if (pending_.load() <= kMaxWorks) return;
-  services_.poller->wait([this] { return pending_.load() <= kMaxWorks / 2; }, deadline);
+  if (services_.pending->staged.load() <= kMaxWorks) return;
+  services_.poller->wait([this] { return services_.pending->staged.load() <= kMaxWorks / 2; },
+                         deadline);
 }
 
 StagedPiece Staging::beside(const Layout& near, std::shared_ptr<const gpu::Device> gpu,
@@ -234,7 +235,8 @@ void Staging::finish(StagedWork& work) noexcept {
   if (work.answers()) answer(work);
   if (work.ended() || !work.finish()) {
     if (work.ended()) transfer->fail(work.conclusion());
-    pending_.fetch_sub(1);  // before it is done: a thread that sees that must find nothing pending
+    services_.pending->staged.fetch_sub(
+        1);  // before it is done: a thread that sees that must find nothing pending
     transfer->drop();
     return services_.poller->wake();
   }
@@ -244,7 +246,8 @@ void Staging::finish(StagedWork& work) noexcept {
     transfer->fail(Failure::of_current_exception());
     transfer->drop();
   }
-  pending_.fetch_sub(1);  // after the message, which a later one sent at once must not overtake
+  services_.pending->staged.fetch_sub(
+      1);  // after the message, which a later one sent at once must not overtake
   services_.poller->wake();
 }
 

@@ -8,7 +8,7 @@
 // separate rings that never wait for the other side, only for the device and the GPU: so two peers
 // that write to each other do not deadlock.
 //
-// All of it runs on the Stager's thread, except put(), serve() and pending(). Requests that arrived
+// All of it runs on the Stager's thread, except put() and serve(). Requests that arrived
 // on a broken queue pair are not answered: the peer sees the error at its own end, and may have
 // given the slot to another chunk.
 #pragma once
@@ -24,6 +24,7 @@
 
 #include "base/locks.hpp"
 #include "engine/memory/staged_memories.hpp"
+#include "engine/path/pending_work.hpp"
 #include "engine/path/staged/staged_work.hpp"
 #include "engine/path/staged/stager.hpp"
 #include "engine/path/staged/staging_ring.hpp"
@@ -44,7 +45,8 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
     std::shared_ptr<StagedMemories> memories;  // of this Endpoint, for peers
     std::shared_ptr<Stager> stager;
     std::shared_ptr<SendPool> sends;
-    std::size_t chunk = 0;  // bytes
+    std::shared_ptr<PendingWork> pending;  // counts the transfers
+    std::size_t chunk = 0;                 // bytes
   };
   Staging(Services services, std::shared_ptr<PathGroup> group)
       : services_(std::move(services)), group_(std::move(group)) {}
@@ -58,8 +60,6 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
   void deliver(const PostedReceive& receive, const Layout& into,
                const StagedMessage& came) override;
   void serve(StagedMessage asked) override;
-  // Whether messages must follow works under way.
-  bool pending() const noexcept { return pending_.load(std::memory_order_acquire) > 0; }
   // The number of works put so far; settled() of them, the first ones, have ended.
   std::uint64_t put_so_far() const noexcept { return put_.load(); }
   std::uint64_t settled() const noexcept { return settled_.load(); }
@@ -121,7 +121,6 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
 
   const Services services_;
   const std::shared_ptr<PathGroup> group_;
-  std::atomic<int> pending_{0};
   std::atomic<std::uint64_t> put_{0};      // number of works so far; numbered from 1
   std::atomic<std::uint64_t> settled_{0};  // every work up to this one has ended
   std::atomic<int> answering_{0};

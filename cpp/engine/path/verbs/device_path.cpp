@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "engine/channel/address.hpp"
-#include "engine/path/program_order.hpp"
 #include "engine/path/verbs/atomics.hpp"
 
 namespace zerohop::engine {
@@ -23,28 +22,51 @@ void check_required(const std::string& kind, const Route& taken) {
 }  // namespace
 
 Routes::Kind DevicePath::kind(const Pair& pair) const {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   const bool remote_on_host = remote.device == "cpu";
   if (remote.staged()) return Routes::Kind::staged;
   // The peer's device refuses a wrong key; but without any key no rail can be used for staging.
   const bool needs_key = !remote_on_host || local.staged();
   if (needs_key && !remote.reachable() && remote.layout.count() > 0) {
     throw RouteUnavailable(
-        "no route to " + remote.device + " of peer '" + state_->name() +
+        "no route to " + remote.device + " of peer '" + s_.state->name() +
         "': no device reached that memory when it was registered; register it there again");
   }
   if (local.staged()) return Routes::Kind::staged;
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
-DevicePath::Move DevicePath::plan(std::span<const Pair> pairs,
-                                  const TransferOptions& options) const {
+void DevicePath::end() noexcept {
+  s_.rails->close([state = s_.state](Effect effect) { return state->lost(effect); });
+}
+
+Deadline DevicePath::wait_for_turn(const TransferOptions& options) const {
+  const Deadline until = s_.state->deadline(options.timeout);
+  s_.streams->wait(options, until);
+  if (!options.for_kernel && !options.in_turn) s_.pending->wait_for_copies(until);
+  return until;
+}
+
+TransferPtr DevicePath::begin(const Call& call, std::string& why_not) {
+  if (auto posted = begin_at_once(call)) return posted;
+  const TransferOptions& options = call.options;
+  if (options.briefly) return nullptr;
+  if (call.pages != nullptr) {
+    return begin({call.opcode, PagePairs(*call.pages).pairs, options}, why_not);
+  }
+  const Move move = plan(call);
+  const Deadline until = wait_for_turn(options);
+  return post(call.opcode, call.pairs, move, room_until(options, until));
+}
+
+DevicePath::Move DevicePath::plan(const Call& call) const {
+  const TransferOptions& options = call.options;
   Move move{
       .notification = options.notify, .for_kernel = options.for_kernel, .visible = options.visible};
   // Without pairs: a notification alone, which lies in host memory.
-  if (pairs.empty()) check_required(options.require, *routes_.over(move.kind, 1));
-  for (const Pair& pair : pairs) {
-    move.nbytes += pair.first->layout().nbytes();
+  if (call.pairs.empty()) check_required(options.require, *routes_.over(move.kind, 1));
+  for (const Pair& pair : call.pairs) {
+    move.nbytes += pair.local->layout().nbytes();
     const Routes::Kind taken = kind(pair);
     if (!options.require.empty()) check_required(options.require, *routes_.over(taken, 1));
     move.kind = std::max(move.kind, taken);  // the slowest way of any pair
@@ -53,31 +75,31 @@ DevicePath::Move DevicePath::plan(std::span<const Pair> pairs,
 }
 
 RailMask DevicePath::rails_of(const Pair& pair, Routes::Kind kind) const {
-  if (rails_->count() > 1 && kind != Routes::Kind::staged) {
-    return stripe({&pair, 1}, pair.first->layout().nbytes()).rails();
+  if (s_.rails->count() > 1 && kind != Routes::Kind::staged) {
+    return stripe({&pair, 1}, pair.local->layout().nbytes()).rails();
   }
-  return RailMask{1} << rails_->group()->message_rail();
+  return RailMask{1} << s_.rails->group()->message_rail();
 }
 
 Striping DevicePath::stripe(std::span<const Pair> pairs, std::uint64_t nbytes) const {
-  const RailMask reached = rails_->reach(pairs);
+  const RailMask reached = s_.rails->reach(pairs);
   if (reached == 0) {
     throw RouteUnavailable("no rail reaches both arrays of this transfer with peer '" +
-                           state_->name() + "': register them again on both sides");
+                           s_.state->name() + "': register them again on both sides");
   }
-  const PathGroup& group = *rails_->group();
+  const PathGroup& group = *s_.rails->group();
   const RailIndex nearest =
-      pairs.empty() ? group.message_rail() : pairs.front().first->nearest_rail();
+      pairs.empty() ? group.message_rail() : pairs.front().local->nearest_rail();
   const RailMask usable = reached & group.serving();
   // If no rail works, the transfer waits on one for its repair, or fails with it.
   if (usable == 0) return {nbytes, reached & (~reached + 1), UINT64_MAX, nearest};
-  return {nbytes, usable, stripe_bytes_, nearest};
+  return {nbytes, usable, s_.stripe_bytes, nearest};
 }
 
 Piece DevicePath::make_piece(const Pair& pair, RemoteAccess needed, RailIndex rail,
                              Transfer& transfer) const {
-  state_->check(pair, needed);
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+  s_.state->check(pair, needed);
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   auto pinned = local.pinned();
   const Piece piece{.local = local.layout(),
                     .remote = remote.layout,
@@ -89,7 +111,7 @@ Piece DevicePath::make_piece(const Pair& pair, RemoteAccess needed, RailIndex ra
 }
 
 Job DevicePath::make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, RailIndex rail,
-                         const Transferring& transfer) const {
+                         const TransferPtr& transfer) const {
   Job job(transfer, opcode);
   job.reserve(pairs.size());
   for (const Pair& pair : pairs) job.add(make_piece(pair, needed_by(opcode), rail, *transfer));
@@ -97,10 +119,10 @@ Job DevicePath::make_job(ibv_wr_opcode opcode, std::span<const Pair> pairs, Rail
 }
 
 Job DevicePath::make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Stripe& stripe,
-                           const Transferring& transfer) const {
+                           const TransferPtr& transfer) const {
   std::uint64_t at = 0;  // bytes before pair `first`
   std::size_t first = 0;
-  const auto nbytes_of = [&](std::size_t i) { return pairs[i].first->layout().nbytes(); };
+  const auto nbytes_of = [&](std::size_t i) { return pairs[i].local->layout().nbytes(); };
   while (first < pairs.size() && at + nbytes_of(first) <= stripe.begin) at += nbytes_of(first++);
   std::uint64_t end = at;
   std::size_t last = first;
@@ -110,37 +132,40 @@ Job DevicePath::make_share(ibv_wr_opcode opcode, std::span<const Pair> pairs, co
   return job;
 }
 
-Transferring DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
-                              const Deadline& until) {
-  if (rails_->count() > 1) {
+TransferPtr DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs, const Move& move,
+                             const Deadline& until) {
+  if (s_.rails->count() > 1) {
     if (!move.for_kernel) wait_for_program(pairs, until);
     return post_striped(opcode, pairs, move, until);
   }
-  VerbsPath& path = *rails_->path(0);
-  auto transfer = std::make_shared<Transfer>(poller_, move.nbytes, routes_.over(move.kind, 1));
+  VerbsPath& path = *s_.rails->path(0);
+  auto transfer = std::make_shared<Transfer>(s_.poller, move.nbytes, routes_.over(move.kind, 1));
   Job job = make_job(opcode, pairs, 0, transfer);
   if (move.visible && opcode == IBV_WR_RDMA_WRITE) job.read_back();
   if (move.notification) job.then(notify_message(*move.notification));
   if (!move.for_kernel) wait_for_program(pairs, until);
   path.stats().count(opcode, move.nbytes);
-  count_begin(*transfer, opcode, !pairs.empty(), move.notification.has_value(), state_->name());
+  count_operation(*transfer, opcode, !pairs.empty(), move.notification.has_value(),
+                  s_.state->name());
   path.submit(std::move(job), until);
   return transfer;
 }
 
-// For one pair, or a notification alone.
-Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                      const TransferOptions& options) {
+// The short way for one range of host memory on one rail, or for a notification alone; null: not
+// possible.
+TransferPtr DevicePath::begin_at_once(const Call& call) {
+  const auto& [opcode, pairs, options, pages, on_gpus] = call;
   const bool is_plain = options.require.empty() && !options.stream && !options.for_kernel &&
-                        !options.visible && rails_->count() == 1;
-  if (!is_plain || (pairs.empty() && !options.notify)) return nullptr;
+                        !options.visible && s_.rails->count() == 1;
+  if (!is_plain || on_gpus || pages != nullptr || pairs.size() > 1) return nullptr;
+  if (s_.pending->any() || (options.briefly && !brief())) return nullptr;
+  if (pairs.empty() && !options.notify) return nullptr;
   VerbsPath::Range range{.opcode = opcode};
   std::shared_ptr<const Pinned> pinned;
   if (!pairs.empty()) {
     const Pair& pair = pairs.front();
-    const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-    if (!local.on_host() || remote.device != "cpu" || remote.staged()) return nullptr;
-    state_->check(pair, needed_by(opcode));
+    const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
+    s_.state->check(pair, needed_by(opcode));
     range.run = single_run(pair);
     if (range.run.nbytes == 0) return nullptr;
     pinned = local.pinned();
@@ -148,22 +173,22 @@ Transferring DevicePath::post_at_once(ibv_wr_opcode opcode, std::span<const Pair
     range.rkey = remote.rkeys[0];
   }
   auto transfer =
-      std::make_shared<Transfer>(poller_, range.run.nbytes, routes_.over(Routes::Kind::host, 1));
+      std::make_shared<Transfer>(s_.poller, range.run.nbytes, routes_.over(Routes::Kind::host, 1));
   if (pinned) transfer->keep(std::move(pinned));
   std::optional<Message> message;
   if (options.notify) message = notify_message(*options.notify);
-  const bool posted = rails_->path(0)->submit_at_once(transfer, range, message, options.briefly);
+  const bool posted = s_.rails->path(0)->submit_at_once(transfer, range, message, options.briefly);
   return posted ? transfer : nullptr;
 }
 
-Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair> pairs,
-                                      const Move& move, const Deadline& until) {
+TransferPtr DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair> pairs,
+                                     const Move& move, const Deadline& until) {
   std::optional<Message> message;
   if (move.notification) message = notify_message(*move.notification);
   for (;;) {
     const Striping striping = stripe(pairs, move.nbytes);
-    auto transfer =
-        std::make_shared<Transfer>(poller_, move.nbytes, routes_.over(move.kind, striping.rails()));
+    auto transfer = std::make_shared<Transfer>(s_.poller, move.nbytes,
+                                               routes_.over(move.kind, striping.rails()));
     Shares shares;
     shares.reserve(striping.stripes().size());
     if (!pairs.empty()) {
@@ -179,7 +204,7 @@ Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair
     }
     if (!submit(shares, striping.rails(), message, opcode, transfer)) continue;
     for (const Stripe& stripe : striping.stripes()) {
-      const auto& path = rails_->path(stripe.rail);
+      const auto& path = s_.rails->path(stripe.rail);
       path->stats().count(opcode, stripe.nbytes);
       path->wait_for_room(until);
     }
@@ -189,12 +214,12 @@ Transferring DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair
 
 // False if a rail failed since the transfer was planned: nothing was submitted.
 bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Message>& message,
-                        ibv_wr_opcode opcode, const Transferring& transfer) {
-  PathGroup& group = *rails_->group();
+                        ibv_wr_opcode opcode, const TransferPtr& transfer) {
+  PathGroup& group = *s_.rails->group();
   const std::lock_guard lock(group.mutex);
   const RailMask serving = group.serving();
   if (serving != 0 && (planned & ~serving) != 0) return false;
-  count_begin(*transfer, opcode, !shares.empty(), message.has_value(), state_->name());
+  count_operation(*transfer, opcode, !shares.empty(), message.has_value(), s_.state->name());
   const RailIndex behind = group.message_rail();
   const bool fused = message && shares.size() == 1 && shares.front().rail == behind;
   const bool apart = message && !fused;
@@ -207,13 +232,13 @@ bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Me
   for (std::size_t i = 1; i < jobs; ++i) transfer->hold();
   for (Share& share : shares) {
     if (opcode == IBV_WR_RDMA_WRITE && share.rail != behind) share.job.read_back();
-    rails_->path(share.rail)->enqueue(std::move(share.job));
+    s_.rails->path(share.rail)->enqueue(std::move(share.job));
   }
   if (apart) {
     Job last(transfer, opcode);
     last.then(*message);
     last.await(group.make_fence(behind));
-    rails_->path(behind)->enqueue(std::move(last));
+    s_.rails->path(behind)->enqueue(std::move(last));
   }
   if (jobs == 0) transfer->drop();
   return true;
@@ -230,38 +255,38 @@ void DevicePath::check_word(const RemoteMemory& word) const {
         shape_string(word.layout.shape.span()) + " of " + dtype.name() + " at address " +
         std::to_string(word.layout.address));
   }
-  if (!same_id(word.endpoint, state_->identity().id)) {
+  if (!same_id(word.endpoint, s_.state->identity().id)) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
-                                ", not to peer '" + state_->name() + "'");
+                                ", not to peer '" + s_.state->name() + "'");
   }
   if (word.staged()) {
     throw RouteUnavailable("there are no atomics with memory on " + word.device + " of peer '" +
-                           state_->name() +
+                           s_.state->name() +
                            "', which is staged through the host: keep counters in host memory");
   }
 }
 
-Transferring DevicePath::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
-                                const Operands& operands, const Deadline& until) {
-  VerbsPath& path = rails_->atomics_path();
+TransferPtr DevicePath::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
+                               const Operands& operands, const Deadline& until) {
+  VerbsPath& path = s_.rails->atomics_path();
   check_atomics(path.served_by(), word);
   const std::uint32_t rkey = word.rkeys[path.rail()];
   if (rkey == 0) {
-    throw RouteUnavailable("atomics with peer '" + state_->name() + "' go over " +
+    throw RouteUnavailable("atomics with peer '" + s_.state->name() + "' go over " +
                            path.served_by().name() +
                            ", which does not reach this memory: register it again there");
   }
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =
-      std::make_shared<Transfer>(poller_, 8, routes_.over(kind, RailMask{1} << path.rail()));
-  transfer->count(Operation::atomic, state_->name());
+      std::make_shared<Transfer>(s_.poller, 8, routes_.over(kind, RailMask{1} << path.rail()));
+  transfer->count(Operation::atomic, s_.state->name());
   path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, operands.add, operands.swap),
               until);
   return transfer;
 }
 
 bool DevicePath::has_atomics(const RemoteMemory& remote) const {
-  const VerbsPath& path = rails_->atomics_path();
+  const VerbsPath& path = s_.rails->atomics_path();
   if (remote.staged() || remote.rkeys[path.rail()] == 0) return false;
   try {
     check_atomics(path.served_by(), remote);
@@ -272,8 +297,8 @@ bool DevicePath::has_atomics(const RemoteMemory& remote) const {
 }
 
 EntryReach DevicePath::reach_for_entries(const Pair& pair) const {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
-  const RailMask rail = RailMask{1} << rails_->group()->message_rail();
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
+  const RailMask rail = RailMask{1} << s_.rails->group()->message_rail();
   return {.local = local.pinned(),
           .puts = (remote.access & kRemoteWrite) != 0,
           .gets = local.writable() && (remote.access & kRemoteRead) != 0,
@@ -281,22 +306,24 @@ EntryReach DevicePath::reach_for_entries(const Pair& pair) const {
           .route = routes_.over(kind(pair), rail)};
 }
 
-Route DevicePath::explain(const Pair& pair, Route route, const std::string& not_p2p) const {
-  const auto& [local, remote] = std::tie(*pair.first, *pair.second);
+std::shared_ptr<const Route> DevicePath::route(const Pair& pair, std::string& why_not) const {
+  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
+  const Routes::Kind taken = kind(pair);
+  Route route = *routes_.over(taken, rails_of(pair, taken));
   if (!local.on_host()) route.reason += "; " + local.registration()->reason;
   if (remote.staged()) route.reason += "; the peer's devices do not reach its " + remote.device;
-  route.reason += "; not by p2p, because " + not_p2p;
-  const Rails& devices = rails_->devices();
-  if (devices.size() == 1) return route;
+  route.reason += "; not by p2p, because " + why_not;
+  const Rails& devices = s_.rails->devices();
+  if (devices.size() == 1) return std::make_shared<const Route>(std::move(route));
   if (!local.place().empty()) {
     route.reason += "; the nearest to " + local.place() + ", where the local array lies, is " +
                     devices[local.nearest_rail()]->name();
   }
-  for (const PeerRails::Report& rail : rails_->reports()) {
+  for (const PeerRails::Report& rail : s_.rails->reports()) {
     if (!rail.trouble.empty())
       route.reason += "; " + rail.device + " does not serve: " + rail.trouble;
   }
-  return route;
+  return std::make_shared<const Route>(std::move(route));
 }
 
 }  // namespace zerohop::engine

@@ -7,6 +7,11 @@
 #include "base/error.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+constexpr Deadline::Seconds kMoment{1e-3};
+
+}  // namespace
 
 void PeerRails::open(PathServices services, const std::function<void(RailIndex)>& on_broken) {
   poller_ = services.poller;
@@ -91,8 +96,8 @@ bool PeerRails::idle() const {
   return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
 }
 
-PeerRails::Work PeerRails::work(bool others) const {
-  Work work{.pending = others};
+PeerRails::Work PeerRails::work() const {
+  Work work{.pending = pending_->staged > 0};
   if (group_->calm()) return work;
   const std::lock_guard lock(group_->mutex);
   work.pending = work.pending || !group_->settled();
@@ -105,6 +110,13 @@ PeerRails::Work PeerRails::work(bool others) const {
   }
   if (!work.pending && !work.unseen) group_->note_calm();
   return work;
+}
+
+bool PeerRails::wait_for_work(const TransferOptions& options) const {
+  const auto idle = [this] { return !work().pending; };
+  if (idle()) return true;
+  return poller_->wait(
+      idle, options.require.empty() ? Deadline::after(kMoment) : state_->deadline(options.timeout));
 }
 
 std::vector<PeerRails::Report> PeerRails::reports() const {

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "engine/path/peer_state.hpp"
+#include "engine/path/pending_work.hpp"
+#include "engine/path/transfer_options.hpp"
 #include "engine/path/verbs/path_group.hpp"
 #include "engine/path/verbs/verbs_path.hpp"
 #include "engine/rail.hpp"
@@ -21,9 +23,11 @@ namespace zerohop::engine {
 
 class PeerRails {
  public:
-  PeerRails(Rails rails, std::shared_ptr<const PeerState> state)
+  PeerRails(Rails rails, std::shared_ptr<const PeerState> state,
+            std::shared_ptr<const PendingWork> pending)
       : rails_(std::move(rails)),
         state_(std::move(state)),
+        pending_(std::move(pending)),
         group_(std::make_shared<PathGroup>(state_->name())) {}
 
   // on_broken: starts the repair of that rail's queue pair; it must only schedule it.
@@ -54,7 +58,10 @@ class PeerRails {
     bool pending = false;  // jobs not done, or failed but possibly still arriving
     bool unseen = false;   // done here, but perhaps not visible to the peer yet
   };
-  Work work(bool others) const;  // others: the caller has more pending work
+  Work work() const;  // including staged transfers
+  // Waits for pending work: fully if the call may take no device, otherwise briefly. False: it has
+  // not ended.
+  bool wait_for_work(const TransferOptions& options) const;
 
   struct Report {
     std::string device;
@@ -70,6 +77,7 @@ class PeerRails {
 
   const Rails rails_;
   const std::shared_ptr<const PeerState> state_;
+  const std::shared_ptr<const PendingWork> pending_;
   const std::shared_ptr<PathGroup> group_;
   std::shared_ptr<Poller> poller_;
   std::vector<std::shared_ptr<VerbsPath>> paths_;  // by rail

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/path/pair.hpp"
+#include "engine/path/call.hpp"
 #include "engine/path/verbs/verbs_path.hpp"
 
 namespace zerohop::engine {
@@ -41,7 +41,7 @@ bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const 
   if (message && !peer_takes_message()) return false;
   const bool moves = range.run.nbytes > 0;
   const bool is_write = range.opcode == IBV_WR_RDMA_WRITE;
-  count_begin(*transfer, range.opcode, moves, message.has_value(), group_->peer_name);
+  count_operation(*transfer, range.opcode, moves, message.has_value(), group_->peer_name);
   stats_.count(range.opcode, range.run.nbytes);
   group_->stir();
   WorkChain chain(2, 1);
