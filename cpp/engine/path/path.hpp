@@ -19,10 +19,9 @@ class Path {
   Path(const Path&) = delete;
   Path& operator=(const Path&) = delete;
 
-  // Whether the call is for this path, by its options and the kind of its memory.
+  // Whether the call is for this path, by its options and the kind of its memory. A path that
+  // cannot reach the peer at all takes only calls that require its route: begin() says why not.
   virtual bool takes(const Call& call) const = 0;
-  // Whether the peer can be reached this way at all; if not, begin() says why.
-  virtual bool connected() const noexcept = 0;
   // Whether begin() can be brief: see TransferOptions::briefly.
   virtual bool brief() const noexcept = 0;
   // Null, with the reason: the next path that takes the call must carry it out. Null without a

@@ -177,7 +177,8 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   state_->check_alive();
   static_cast<void>(local.pinned());  // throws if it is closed
   const Pair pair{&local, &remote};
-  const TransferOptions options{};
+  // For the reasons of the paths that cannot reach it.
+  const TransferOptions options{.notify = {}, .require = "p2p", .timeout = {}};
   const Call call{IBV_WR_RDMA_WRITE, {&pair, 1}, options};
   std::string why_not;
   std::shared_ptr<const Route> found;

@@ -67,7 +67,6 @@ TransferPtr Peer::transfer(const Call& call) {
   try {
     for (Path* path : paths_) {
       if (!path->takes(call)) continue;
-      if (!path->connected() && call.options.require.empty()) continue;
       std::string why_not;
       if (auto begun = path->begin(call, why_not)) return begun;
       if (call.options.briefly) return nullptr;

@@ -133,9 +133,10 @@ std::shared_ptr<const Route> GpuPath::route(const Pair& pair, std::string& why_n
 }
 
 bool GpuPath::takes(const Call& call) const {
-  if (!call.options.may_be_p2p()) return false;
-  if (call.on_gpus) return true;
-  return s_.pending->gpu_copies > 0 && !call.options.in_turn && call.nbytes() == 0;
+  const TransferOptions& options = call.options;
+  if (!call.on_gpus && s_.pending->gpu_copies == 0) return false;
+  if (!options.may_be_p2p() || (!gpus_ && options.require.empty())) return false;
+  return call.on_gpus || (!options.in_turn && call.nbytes() == 0);
 }
 
 TransferPtr GpuPath::begin(const Call& call, std::string& why_not) {

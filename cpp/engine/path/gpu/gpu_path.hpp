@@ -34,7 +34,6 @@ class GpuPath : public Path {
 
   // Also what must follow GPU copies: notifications without data, so that no thread waits.
   bool takes(const Call& call) const override;
-  bool connected() const noexcept override { return gpus_ != nullptr; }
   bool brief() const noexcept override { return false; }
   TransferPtr begin(const Call& call, std::string& why_not) override;
   std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override;

@@ -41,9 +41,11 @@ class LocalPath : public Path, public std::enable_shared_from_this<LocalPath> {
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
   std::string why_not() const;  // why it has no neighbour; empty: it has one
 
-  bool takes(const Call& call) const override { return call.options.may_be_p2p() && !call.on_gpus; }
-  bool connected() const noexcept override { return neighbour_ != nullptr; }
-  bool brief() const noexcept override { return connected(); }
+  bool takes(const Call& call) const override {
+    return !call.on_gpus && call.options.may_be_p2p() &&
+           (neighbour_ || !call.options.require.empty());
+  }
+  bool brief() const noexcept override { return neighbour_ != nullptr; }
   TransferPtr begin(const Call& call, std::string& why_not) override;
   std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override;
   bool idle() const override { return s_.pending->host_copies == 0; }

@@ -17,7 +17,6 @@ class StagedPath : public Path {
 
   // Also what must follow staged transfers: a notification behind data that devices move.
   bool takes(const Call& call) const override;
-  bool connected() const noexcept override { return true; }
   bool brief() const noexcept override { return false; }
   TransferPtr begin(const Call& call, std::string& why_not) override;
   std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override {

@@ -33,7 +33,6 @@ class DevicePath : public Path {
       : s_(std::move(services)), routes_(s_.rails->devices(), s_.book) {}
 
   bool takes(const Call&) const override { return true; }
-  bool connected() const noexcept override { return true; }
   // Posting to an adapter does not wait. The software HCA may be in the middle of a large frame.
   bool brief() const noexcept override { return !s_.rails->devices().front()->software(); }
   TransferPtr begin(const Call& call, std::string& why_not) override;

@@ -8,18 +8,7 @@
 
 namespace zerohop::engine {
 
-SendBuffer& SendBuffer::operator=(SendBuffer&& other) noexcept {
-  const SendBuffer former(std::move(*this));  // goes back
-  pool_ = std::move(other.pool_);
-  bytes_ = std::exchange(other.bytes_, {});
-  index_ = other.index_;
-  nbytes_ = std::exchange(other.nbytes_, 0);
-  return *this;
-}
-
-SendBuffer::~SendBuffer() {
-  if (pool_) pool_->give_back(index_);
-}
+void SendBuffer::give_back() noexcept { pool_->give_back(index_); }
 
 void SendBuffer::append(std::span<const std::byte> more) noexcept {
   std::ranges::copy(more, bytes_.begin() + static_cast<std::ptrdiff_t>(sizeof(Message) + nbytes_));

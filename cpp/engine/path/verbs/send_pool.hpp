@@ -27,8 +27,17 @@ class SendBuffer {
         bytes_(std::exchange(other.bytes_, {})),
         index_(other.index_),
         nbytes_(std::exchange(other.nbytes_, 0)) {}
-  SendBuffer& operator=(SendBuffer&& other) noexcept;
-  ~SendBuffer();
+  SendBuffer& operator=(SendBuffer&& other) noexcept {
+    if (pool_) give_back();
+    pool_ = std::move(other.pool_);
+    bytes_ = std::exchange(other.bytes_, {});
+    index_ = other.index_;
+    nbytes_ = std::exchange(other.nbytes_, 0);
+    return *this;
+  }
+  ~SendBuffer() {
+    if (pool_) give_back();
+  }
 
   explicit operator bool() const noexcept { return pool_ != nullptr; }
   std::span<std::byte> payload() const noexcept {
@@ -40,6 +49,7 @@ class SendBuffer {
 
  private:
   friend class SendPool;
+  void give_back() noexcept;
   SendBuffer(std::shared_ptr<SendPool> pool, std::span<std::byte> bytes, std::uint32_t index,
              std::size_t nbytes) noexcept
       : pool_(std::move(pool)), bytes_(bytes), index_(index), nbytes_(nbytes) {}
