@@ -1,7 +1,5 @@
 """Fixtures of the contract suite: every case runs over peers x devices x memory kinds."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Addresses: what opens a connection, and what does not."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

@@ -1,7 +1,5 @@
 """await: results, many at once, timeouts, cancellation that leaves memory safe."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal

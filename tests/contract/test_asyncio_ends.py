@@ -1,7 +1,5 @@
 """zh.aio: cancelling loses nothing, and waits end as those of the blocking calls do."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import os

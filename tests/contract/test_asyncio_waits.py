@@ -1,7 +1,5 @@
 """zh.aio: thousands wait at once without a thread, each for its own, and the first that comes is served first."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from typing import Any

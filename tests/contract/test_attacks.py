@@ -1,7 +1,5 @@
 """Strangers who mean harm: slow ones, crowds, other users of the host, files where others look for theirs."""
 
-from __future__ import annotations
-
 import os
 import resource
 import select

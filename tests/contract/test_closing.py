@@ -1,7 +1,5 @@
 """Closing: in good order, in the middle of things, from both sides, and what is said afterwards."""
 
-from __future__ import annotations
-
 import gc
 from contextlib import suppress
 

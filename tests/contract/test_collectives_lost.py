@@ -1,7 +1,5 @@
 """A rank that dies ends the collectives of all that depend on it, at first or at second hand, and they say who it was."""
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What collectives refuse, how calls that do not match are found, and what is left after that."""
 
-from __future__ import annotations
-
 import operator
 
 import numpy as np

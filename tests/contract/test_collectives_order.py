@@ -1,7 +1,5 @@
 """Collectives that run behind the program: in their order, while it does other things, and waited for by whom it likes."""
 
-from __future__ import annotations
-
 import time
 import weakref
 

@@ -1,7 +1,5 @@
 """Small arrays are on their way before the other rank has asked for them: where it never does, it is told."""
 
-from __future__ import annotations
-
 import warnings
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Guarantee 8: errors are typed, keep the numeric code, and say cause and remedy in a sentence."""
 
-from __future__ import annotations
-
 import errno
 import pickle
 import re

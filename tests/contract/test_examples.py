@@ -1,7 +1,5 @@
 """The programs of zerohop.examples on the CPU, as their users run them: each checks its own result, and notices what is wrong."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Failure reports reach every rank that is connected, whatever its Endpoint is called, and nobody else."""
 
-from __future__ import annotations
-
 from zerohop._world.failure_reports import LEFT, FailureReports
 from zerohop._world.notifications import BELL
 

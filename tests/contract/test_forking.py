@@ -1,7 +1,5 @@
 """fork without exec: the child is told so at every use; the parent goes on as if nothing was."""
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """fork while threads write: however the child ends, it does, whatever lock a thread of its parent held at that moment."""
 
-from __future__ import annotations
-
 import pytest
 from support.patience import patient
 from support.program import run_program

@@ -1,7 +1,5 @@
 """fork while transfers of every kind are under way: those of the parent end well, the child is refused in words."""
 
-from __future__ import annotations
-
 import os
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Strangers and damage on the wire: typed errors, no crash, nobody else is held up."""
 
-from __future__ import annotations
-
 import random
 import socket
 from contextlib import ExitStack, suppress

@@ -1,7 +1,5 @@
 """A peer whose name is no text, or text that drives a terminal: it is shown in one line of UTF-8, wherever it is."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

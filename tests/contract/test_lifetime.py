@@ -1,7 +1,5 @@
 """Guarantee 4: memory in use stays alive and registered, whatever Python drops; and no longer."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref

@@ -1,7 +1,5 @@
 """max_peers: one more Peer is refused at both ends and in words; those that are there do not notice."""
 
-from __future__ import annotations
-
 import errno
 
 import numpy as np

@@ -3,8 +3,6 @@
 A message that finds no buffer fails at once here (rnr_retry=0), and its queue pair with it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

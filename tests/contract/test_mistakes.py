@@ -1,7 +1,5 @@
 """The mistakes that everybody makes once: a sentence says what was wrong, and shows no secret."""
 
-from __future__ import annotations
-
 import re
 import sys
 

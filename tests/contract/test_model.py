@@ -4,8 +4,6 @@
 ZEROHOP_TEST_MODEL_SEED another first seed: make pytest ARGS="-s tests/contract/test_model.py" prints those it has tried.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Host memory of processes on one host: copied without a device, with every guarantee kept."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time

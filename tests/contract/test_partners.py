@@ -1,7 +1,5 @@
 """The harness itself: what goes wrong in a partner reaches the test, and nothing waits for ever."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

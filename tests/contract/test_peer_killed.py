@@ -1,7 +1,5 @@
 """Guarantee 3, second half: a peer that dies or hangs becomes PeerLost everywhere within 5 s."""
 
-from __future__ import annotations
-
 import signal
 import time
 

@@ -4,8 +4,6 @@ Each attempt must fail at the one who tries, change not one byte at the owner, a
 working order.
 """
 
-from __future__ import annotations
-
 import random
 
 import numpy as np

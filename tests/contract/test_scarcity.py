@@ -1,7 +1,5 @@
 """When the system runs out of something: a clear error, and life goes on once there is some again."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

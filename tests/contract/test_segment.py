@@ -1,7 +1,5 @@
 """Segment: memory of all ranks by offsets, operations in queues, atomics."""
 
-from __future__ import annotations
-
 import importlib
 import itertools
 

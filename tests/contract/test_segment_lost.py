@@ -1,7 +1,5 @@
 """A rank that dies is lost for the operations that concern it; the others go on."""
 
-from __future__ import annotations
-
 import signal
 import time
 

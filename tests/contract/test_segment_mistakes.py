@@ -1,7 +1,5 @@
 """What Segment refuses, and how it says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

@@ -1,7 +1,5 @@
 """The notifications of Segments: ranges, resets, waits that end, and nobody else's slots."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Waiting blocks the waiter only: the GIL is free, and many threads may wait for one thing."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """Guarantee 3, first half: every wait is bounded, by its own timeout or by the endpoint's."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

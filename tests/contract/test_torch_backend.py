@@ -1,7 +1,5 @@
 """What torch.distributed says of its calls holds for those of zerohop: each gives what gloo gives for the same tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any

@@ -1,7 +1,5 @@
 """Groups of torch.distributed by zerohop: what gloo has not, groups of some ranks, and what becomes of them."""
 
-from __future__ import annotations
-
 import os
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A rank of torch.distributed that dies ends what the others have under way, and they are told who it was."""
 
-from __future__ import annotations
-
 import signal
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Calls of torch.distributed that zerohop refuses, or that ranks make differently: each is told what is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any

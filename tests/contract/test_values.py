@@ -1,7 +1,5 @@
 """RemoteMemory is a plain value; Memory describes and slices like NumPy arrays; every dtype crosses unchanged."""
 
-from __future__ import annotations
-
 import pickle
 import random
 

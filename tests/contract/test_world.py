@@ -1,7 +1,5 @@
 """World: ranks that find each other when they need each other, the barrier, and who is left."""
 
-from __future__ import annotations
-
 import signal
 from functools import partial
 

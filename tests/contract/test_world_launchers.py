@@ -1,7 +1,5 @@
 """Jobs that torchrun or srun starts, or nobody, find themselves by World.from_env(); and ranks that meet in Redis."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess

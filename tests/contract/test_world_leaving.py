@@ -1,7 +1,5 @@
 """A rank that an exception ends says so, and those that come to miss it tell it in their errors."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Ranks of MPI make a World of a communicator: by Open MPI and by MPICH, started by mpirun, and what fails of that."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from types import ModuleType

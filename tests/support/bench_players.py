@@ -1,7 +1,5 @@
 """Stand-ins for what `zerohop bench p2p` runs on GPUs: a CUDA driver on host memory, and contenders."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

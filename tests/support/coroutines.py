@@ -1,7 +1,5 @@
 """Coroutines that wait, for the tests of zh.aio."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re

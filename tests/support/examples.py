@@ -1,7 +1,5 @@
 """The programs of zerohop.examples, run as their users do."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

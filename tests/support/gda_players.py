@@ -1,7 +1,5 @@
 """Stand-ins for what `zerohop bench gda` runs on GPUs: kernels that take made-up times, and their queues."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

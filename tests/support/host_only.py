@@ -1,7 +1,5 @@
 """The cases that a run with memory of GPUs leaves out (support.arrays), each with the reason."""
 
-from __future__ import annotations
-
 import pytest
 
 FORK = "the child has no CUDA"

@@ -4,8 +4,6 @@
 A call that makes a Transfer drops it, too.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re

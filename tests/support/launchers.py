@@ -1,7 +1,5 @@
 """Jobs that a launcher starts, as its user would, and what these need on the machine."""
 
-from __future__ import annotations
-
 import ctypes.util
 import importlib.util
 import os

@@ -3,8 +3,6 @@
 What is sent over a wire that is cut vanishes in the bridge between; no end sees an interface go down, nor a connection reset.
 """
 
-from __future__ import annotations
-
 import subprocess
 
 from support.link import DEFAULT_TIMEOUT

@@ -1,7 +1,5 @@
 """The compiler of kernels: where it is, and that it has nothing to say about a file."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """A program as a string, in an interpreter of its own."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

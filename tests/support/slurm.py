@@ -1,7 +1,5 @@
 """A Slurm of one host, of this user alone: its two daemons, in a folder."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket

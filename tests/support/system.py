@@ -1,7 +1,5 @@
 """What the kernel says of a process: its sockets, its memory; no knowledge of any format needed."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """What is shared stays alive exactly as long as somebody may look at it, on whatever thread it ends."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading

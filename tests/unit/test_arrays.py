@@ -1,7 +1,5 @@
 """Arrays enter and leave with their bytes: dtypes, layouts, indexing, and what is refused."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 import mmap

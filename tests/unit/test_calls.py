@@ -1,7 +1,5 @@
 """A call whose arguments do not fit: a sentence names the argument, and shows none of them."""
 
-from __future__ import annotations
-
 import inspect
 import re
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Waits for a Collective, of several at the same time."""
 
-from __future__ import annotations
-
 import pytest
 import zerohop as zh
 from zerohop.collectives.order import Collective

@@ -1,7 +1,5 @@
 """Which adapter an Endpoint prefers where none is named, and which rail is nearest to what memory."""
 
-from __future__ import annotations
-
 import errno
 import importlib
 from pathlib import Path

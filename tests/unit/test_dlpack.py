@@ -1,7 +1,5 @@
 """DLPack and the buffer protocol, to the letter, as consumer and as producer."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 

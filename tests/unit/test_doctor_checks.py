@@ -1,7 +1,5 @@
 """Every check of the doctor in each of its states, on machines written as trees of files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`zerohop doctor --peer` compares both ends: what each brings, and what is used of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

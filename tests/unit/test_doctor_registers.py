@@ -1,7 +1,5 @@
 """The doctor on GPUDirect RDMA: windows onto GPUs, and registers of PCIe."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """README and the chapters in docs: every block of code runs, every command is one, every page and link is found."""
 
-from __future__ import annotations
-
 import re
 from importlib.util import find_spec
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Element types are named as NumPy, ml_dtypes and PyTorch name them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterator
 

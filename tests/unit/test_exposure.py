@@ -1,7 +1,5 @@
 """Counters over HTTP: only where they are asked for, and whatever clients do."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat

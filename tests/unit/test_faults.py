@@ -1,7 +1,5 @@
 """zh.Faults as a value: its words, from keywords, text and the environment."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import logging

@@ -1,7 +1,5 @@
 """The view of a GPU's array that the contract tests use, here of PyTorch's arrays in host memory."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Objects that were never made, as tracebacks and __new__() hand them out: each use is refused, and no crash."""
 
-from __future__ import annotations
-
 import traceback
 import types
 from collections.abc import Iterator

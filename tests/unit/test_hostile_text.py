@@ -1,8 +1,6 @@
 """Text and files from outside, damaged at random: settings, entries of a store, recordings. What is wrong is refused
 by the error that is promised."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """What the calls that programs make most often cost, with a tenth to spare: who makes one dearer says so here."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

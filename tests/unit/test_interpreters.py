@@ -1,7 +1,5 @@
 """Other interpreters than the main one, and builds without the GIL: refused, or served, in plain words."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

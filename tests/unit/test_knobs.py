@@ -1,7 +1,5 @@
 """The knobs of an Endpoint: keyword before variable before default, and what is in effect."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the log is told, by which loggers; of Transfers that nobody asks for, too."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys

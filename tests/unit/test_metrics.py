@@ -1,7 +1,5 @@
 """The Prometheus text, read back by a parser that takes nothing but the format."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

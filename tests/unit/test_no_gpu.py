@@ -1,7 +1,5 @@
 """stream= and boards for kernels where there is no CUDA driver."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """How objects show themselves in a notebook: sound HTML that says what is so, and takes no text for markup."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from html.parser import HTMLParser

@@ -3,8 +3,6 @@
 The peer is this process; the kernel is another one.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess

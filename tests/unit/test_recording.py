@@ -1,7 +1,5 @@
 """Traces of what a process moved: what is in them, and that they are whole or not there."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

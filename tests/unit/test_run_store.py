@@ -1,7 +1,5 @@
 """The keys of one run in a store, and the one step in which many agree."""
 
-from __future__ import annotations
-
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Runs in one directory: one after the other, never two at once, with locks and without."""
 
-from __future__ import annotations
-
 import errno
 import os
 import time

@@ -1,7 +1,5 @@
 """The model of large jobs: its sums, its limits, and what `zerohop scale` prints."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Who goes on, as one of the survivors decides it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

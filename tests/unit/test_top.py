@@ -1,7 +1,5 @@
 """`zerohop top`: who is found, what is computed from two looks, and the table."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """`zerohop verify`: a clean run finds nothing, and a run with faults finds them, between processes for real."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The suites in virtual machines do not pass where there are none: they fail with what is missing."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Words and answers go through the virtual machine's own port, so they arrive what
 wires between the guests.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 import threading

@@ -5,8 +5,6 @@ never reaches the device, or says nothing there that a case that stays does not 
 ZEROHOP_TEST_VM=full runs everything, but between two guests only what may have its partner elsewhere.
 """
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 selection.py says which cases. Partners are started by support.far, over the wire they are about.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

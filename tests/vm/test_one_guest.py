@@ -3,8 +3,6 @@
 One run of pytest in one guest; each of its files is one test here. selection.py says which cases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

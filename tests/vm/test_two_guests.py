@@ -3,8 +3,6 @@
 On Soft-RoCE and on the software HCA: what goes wrong is told in the same words.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Two hosts on two wires, a Soft-RoCE device on each: shared by large transfers, and cut one at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """What zerohop doctor and zerohop topo say about a real RDMA device."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
