@@ -13,9 +13,9 @@ import pytest
 import torch
 import zerohop as zh
 from device_kernels import fetch
-from far_side import POISON
+from far_side import POISON, THEIRS
 from frameworks import COMPILER, usable
-from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, poison
+from test_device_queue import NBYTES, PATIENCE, TEAMS, Ends, both_ends, poison
 
 usable(COMPILER, "numba-cuda")
 zn = usable("zerohop.numba", "numba-cuda")

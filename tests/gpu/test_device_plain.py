@@ -8,8 +8,9 @@ import pytest
 import torch
 import zerohop as zh
 from device_kernels import OK, THREAD
+from far_side import THEIRS
 from support.pages import snippet
-from test_device_queue import NBYTES, PATIENCE, THEIRS, Ends, both_ends
+from test_device_queue import NBYTES, PATIENCE, Ends, both_ends
 
 
 @pytest.fixture(params=["mapped", "proxy"])

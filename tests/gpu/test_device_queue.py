@@ -27,10 +27,9 @@ from device_kernels import (
     Kernels,
     fetch,
 )
-from far_side import POISON, FarSide, far_side
+from far_side import POISON, THEIRS, FarSide, far_side
 
 u32, u64, i32 = np.uint32, np.uint64, np.int32
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 NBYTES = 1 << 20
 SLOTS = 512
 TEAMS = {THREAD: 1, WARP: 32, BLOCK: 256}  # and its threads

@@ -9,11 +9,11 @@ import cupy
 import numpy as np
 import pytest
 from device_kernels import BLOCK, FAILED, MISALIGNED, NOT_ALLOWED, OK, OUT_OF_BOUNDS, fetch
+from far_side import THEIRS
 from test_device_queue import (
     NBYTES,
     PATIENCE,
     TEAMS,
-    THEIRS,
     Ends,
     both_ends,
     check_gets,

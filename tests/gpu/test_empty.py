@@ -153,12 +153,3 @@ def test_what_cannot_be_had_is_refused_in_words(endpoint: zh.Endpoint) -> None:
         endpoint.empty(1, device="cuda:77")
     assert absent.value.code == 101
     assert endpoint.empty((0, 3), device="cuda:0").nbytes == 0
-
-
-def test_what_it_costs(endpoint: zh.Endpoint, rows: Any) -> None:
-    for nbytes in (1, 64 * MIB, 1024 * MIB):
-        begin = time.perf_counter()
-        memory = endpoint.empty(nbytes, device="cuda:0")
-        seconds = time.perf_counter() - begin
-        memory.close()
-        rows.add("empty on a GPU", nbytes=nbytes, ms=round(1e3 * seconds, 3))

@@ -20,9 +20,8 @@ import numpy as np
 import pytest
 import torch
 import zerohop as zh
-from far_side import POISON, FarSide, far_side
+from far_side import POISON, THEIRS, FarSide, far_side
 
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 KINDS = ["numpy", "empty", "pinned"]  # of memory of the host
 NBYTES = 1 << 22
 GUARD = 4096
@@ -62,11 +61,7 @@ def page_locked_at_rest(peer: zh.Peer) -> int:
 def far_gpu(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
     """The peer's array is on a GPU."""
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
-        far.run(f"""
-array = allocate("cudaMalloc", {NBYTES}, {request.param!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        far.hold("cudaMalloc", NBYTES, request.param)
         yield ep, ep.connect(far.address), far
 
 

@@ -1,7 +1,6 @@
 """Kinds and identities of GPU memory, and its export as a dma-buf, on a real GPU."""
 
 import os
-import timeit
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -156,17 +155,6 @@ def test_a_chunk_mapped_anew_has_another_id() -> None:
         assert (before[0], before[2]) == (after[0], after[2])
         assert before[1][:2] == after[1][:2]
         assert before[1][2] != after[1][2]
-
-
-@pytest.mark.parametrize("chunks", [1, 5, 500])
-def test_what_the_identity_of_memory_costs(chunks: int, rows: Any) -> None:
-    with reserve(chunks) as reservation:
-        for chunk in range(chunks):
-            reservation.map(chunk)
-        array = tensor(reservation.address, chunks * GRANULE)
-        assert len(_core.gpu_memory(array)["chunks"]) == chunks
-        seconds = min(timeit.repeat(lambda: _core.gpu_memory(array), number=10, repeat=5)) / 10
-        rows.add("identity of memory", chunks=chunks, us=round(1e6 * seconds, 2))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,8 @@ import pytest
 import torch
 import zerohop as zh
 from device_memory import GRANULE
-from far_side import POISON, FarSide, far_side
+from far_side import POISON, THEIRS, FarSide, far_side
 
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 KINDS = ["cudaMalloc", "own"]
 NBYTES = 1 << 22
 GUARD = 4096
@@ -29,12 +28,7 @@ LINK = (
 def ends(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
     there, kind = request.param
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
-        far.run(f"""
-array = allocate({kind!r}, {NBYTES}, {there!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-counter = ep.register(__import__("numpy").zeros(4, "int64"))
-""")
+        far.hold(kind, NBYTES, there)
         yield ep, ep.connect(far.address), far
 
 
@@ -109,16 +103,9 @@ def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends: Any) -> Non
         source = ep.register(torch.full((NBYTES,), value, dtype=torch.uint8, device="cuda:0"))
         peer.write(source, peer["array"], require="p2p").wait()
         assert far.run(f"answer = bool((array == {value}).all())")
-        device, kind = far.run("answer = str(array.device)"), "cudaMalloc"
-        old = peer["array"]
-        far.run(f"""
-memory.close()
-del array, memory
-torch.cuda.empty_cache()
-array = allocate({kind!r}, {NBYTES}, {device!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        device, old = far.run("answer = str(array.device)"), peer["array"]
+        far.run("memory.close(); del array, memory; torch.cuda.empty_cache()")
+        far.hold("cudaMalloc", NBYTES, device)
         with pytest.raises(zh.VerbsError):
             peer.write(source, old).wait()
         assert far.run(f"answer = bool((array == {POISON}).all())")
@@ -149,11 +136,7 @@ def test_a_million_small_writes(ends: Any) -> None:
 
 def test_memory_without_a_handle_takes_the_next_route_and_says_why() -> None:
     with zh.Endpoint("soft0", p2p=True) as ep, far_side() as far:
-        far.run("""
-array = allocate("pool", 65536, "cuda:0", ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        far.hold("pool", 65536, "cuda:0")
         peer = ep.connect(far.address)
         local, there = ep.register(random_bytes(65536)), peer["array"]
         route = peer.route(local, there)
@@ -170,11 +153,7 @@ def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch, p2p: bool) ->
     nbytes, route = 100 << 20, "p2p" if p2p else "staged"
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as ep, far_side(p2p, fresh=True) as far:
-        far.run(f"""
-array = allocate("cudaMalloc", {nbytes}, {THEIRS[-1]!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        far.hold("cudaMalloc", nbytes, THEIRS[-1])
         peer = ep.connect(far.address)
         there, wanted = peer["array"], random_bytes(nbytes)
         peer.write(ep.register(wanted), there, require=route).wait()

@@ -42,15 +42,6 @@ def test_its_names_exist(page: str, sources: str) -> None:
     assert missing_names(page, sources) == []
 
 
-def test_a_wrong_name_is_found(sources: str) -> None:
-    page = "`Peer::transfer` `Peer::no_such_thing` `NoSuchClass` `VerbsPath` `no_such_function`"
-    assert missing_names(page, sources) == [
-        "Peer::no_such_thing",
-        "NoSuchClass",
-        "no_such_function",
-    ]
-
-
 def test_its_files_exist(page: str, repository: Path) -> None:
     named = re.findall(r"`?((?:cpp|python|tests)/[a-z_/.]+)", page)
     assert named

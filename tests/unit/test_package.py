@@ -11,11 +11,6 @@ from pathlib import Path
 import pytest
 from support.program import run_program
 
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
-
 MAX_IMPORT_SECONDS = 0.100  # beyond importing numpy
 MAX_WHEEL_BYTES = 5_000_000
 RUN_TIME = {"numpy", "click", "rich"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from vm.interpreter import Interpreter, RemoteError
+from vm.interpreter import Interpreter, Programs, RemoteError
 from vm.pair import Pair
 from vm.stream import CODE, FOUND, STOP, Stream
 
@@ -44,12 +44,9 @@ def dial(address):
 
 
 @dataclass
-class Sides:
-    """The two programs. Each has `ep`; connect() gives each a `peer`, in place of the last one."""
+class Sides(Programs):
+    """Each has `ep`; connect() gives each a `peer`, in place of the last one."""
 
-    pair: Pair
-    a: Interpreter
-    b: Interpreter
     device: str
 
     def open(self, side: Interpreter) -> None:
@@ -57,10 +54,7 @@ class Sides:
 
     def connect(self) -> None:
         self.a.run("if 'peer' in globals(): peer.close()")
-        address = self.b.run("answer = ep.address.hex()")
-        self.b.begin("peer = ep.accept(timeout=60)")
-        self.a.run(f"peer = dial(bytes.fromhex({address!r}))", timeout=120)
-        self.b.finish(60)
+        self.meet("dial")
 
     def stream(self) -> None:
         """From now on a writes without end, and b waits for a notification."""
@@ -77,16 +71,7 @@ class Sides:
 
     def check_a_transfer(self, seed: int) -> None:
         """Bytes written by a, with a notification, are those that b then finds."""
-        self.b.begin(
-            "slot = ep.wait_notify(7, timeout=60); "
-            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
-        )
-        expected = self.a.run(f"""
-            data = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
-            peer.write(ep.register(data), peer["inbox"], notify=(7, {seed})).wait()
-            answer = int(data.astype(np.int64).sum())
-        """)
-        assert self.b.finish(60) == [seed, expected]
+        self.check_sum(seed, 'peer.write(ep.register(data), peer["inbox"]')
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +84,8 @@ def pair() -> Iterator[Pair]:
 def programs(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Sides]:
     setup = SETUP.format(device=request.param)
     made = Sides(pair, *(Interpreter(guest, setup) for guest in pair.guests), request.param)
-    for program in (made.a, made.b):
-        program.wait_ready()
-    yield made
-    for program, guest in zip((made.a, made.b), pair.guests, strict=True):
-        if guest.process.poll() is None:
-            program.close()
+    with made:
+        yield made
 
 
 @pytest.fixture
@@ -180,9 +161,20 @@ def stream_while(sides: Sides, change: Callable[[], None]) -> Stream | None:
         return None
 
 
+def survives(sides: Sides, change: Callable[[], None], seed: int) -> Stream:
+    """The same Peer goes on, and what was on the wire is done once or fails as it says."""
+    attempts = (stream_while(sides, change) for _ in range(5))
+    stream = next((one for one in attempts if one is not None), None)
+    assert stream is not None, "this machine is too busy to bring the wire back in time"
+    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
+    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
+    stream.check(*sides.b.run(FOUND))
+    sides.check_a_transfer(seed)
+    return stream
+
+
 @pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
 def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides: Sides, cut: str) -> None:
-    """What was on the wire is done once or fails, with what it may have written; the rest goes on."""
     (wire,) = sides.pair.wires
 
     def change() -> None:
@@ -190,14 +182,8 @@ def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides: Sides, cut: s
         time.sleep(AWAY)  # not to wait for anything: this is what happens to the wire
         wire.heal()
 
-    attempts = (stream_while(sides, change) for _ in range(5))
-    stream = next((one for one in attempts if one is not None), None)
-    assert stream is not None, "this machine is too busy to heal a wire in time"
+    stream = survives(sides, change, seed=8)
     assert stream.longest > AWAY / 2, "nothing was on the wire when it was cut"
-    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
-    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
-    stream.check(*sides.b.run(FOUND))
-    sides.check_a_transfer(seed=8)
 
 
 only_rxe0 = pytest.mark.parametrize("programs", ["rxe0"], indirect=True)
@@ -287,13 +273,7 @@ def test_a_network_interface_that_comes_back_in_mid_transfer(sides: Sides) -> No
         for state in ("down", "up"):
             guest.run(["ip", "link", "set", "eth0", state], timeout=60)
 
-    attempts = (stream_while(sides, change) for _ in range(5))
-    stream = next((one for one in attempts if one is not None), None)
-    assert stream is not None, "this machine is too busy to bring an interface back in time"
-    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
-    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
-    stream.check(*sides.b.run(FOUND))
-    sides.check_a_transfer(seed=11)
+    survives(sides, change, seed=11)
 
 
 @only_rxe0

@@ -1,11 +1,10 @@
 """Two hosts on two wires, a Soft-RoCE device on each: shared by large transfers, and cut one at a time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
-from vm.interpreter import Interpreter, RemoteError
+from vm.interpreter import Interpreter, Programs, RemoteError
 from vm.pair import Pair
 
 pytestmark = pytest.mark.timeout(600)
@@ -37,38 +36,20 @@ pairs = [
 """
 
 
-@dataclass
-class Sides:
-    """The two programs. Each has `ep` and `peer`, `inbox` and, on side a, `source` and `pairs`."""
-
-    pair: Pair
-    a: Interpreter
-    b: Interpreter
+class Sides(Programs):
+    """Each has `ep` and `peer`, `inbox` and, on side a, `source` and `pairs`."""
 
     def connect(self, control: int) -> None:
         """Anew, with the control connection on that wire."""
         for number, side in enumerate((self.a, self.b)):
             host = self.pair.wires[control].address(number)
             side.run(SETUP.format(host=host, stripe_bytes=STRIPE_BYTES), timeout=120)
-        address = self.b.run("answer = ep.address.hex()")
-        self.b.begin("peer = ep.accept(timeout=60)")
-        self.a.run(f"peer = ep.connect(bytes.fromhex({address!r}), timeout=60)", timeout=120)
-        self.b.finish(60)
+        self.meet("ep.connect")
         self.a.run("source = ep.register(np.zeros(nbytes, np.uint8))" + PAIRS)
 
     def check_a_transfer(self, seed: int, call: str = "write_many(pairs") -> None:
         """b finds all bytes in place at the very moment when it sees the notification."""
-        self.b.begin(
-            "slot = ep.wait_notify(7, timeout=60); "
-            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
-        )
-        expected = self.a.run(f"""
-            numbers = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
-            np.asarray(source)[:] = numbers
-            peer.{call}, notify=(7, {seed})).wait()
-            answer = int(numbers.astype(np.int64).sum())
-        """)
-        assert self.b.finish(60) == [seed, expected]
+        self.check_sum(seed, f"np.asarray(source)[:] = data; peer.{call}")
 
     def moved(self) -> list[int]:
         return list(self.a.run("answer = [rail['bytes_out'] for rail in peer.stats()['rails']]"))
@@ -88,14 +69,11 @@ class Sides:
 
 @pytest.fixture(scope="module")
 def programs() -> Iterator[Sides]:
-    with Pair(wires=2) as pair:
-        made = Sides(pair, *(Interpreter(guest, IMPORTS) for guest in pair.guests))
-        for program in (made.a, made.b):
-            program.wait_ready()
+    with (
+        Pair(wires=2) as pair,
+        Sides(pair, *(Interpreter(guest, IMPORTS) for guest in pair.guests)) as made,
+    ):
         yield made
-        for program, guest in zip((made.a, made.b), pair.guests, strict=True):
-            if guest.process.poll() is None:
-                program.close()
 
 
 @pytest.fixture
