@@ -5,7 +5,6 @@ import resource
 import select
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -20,6 +19,7 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.keeper import keep
 from support.link import until
+from support.program import run
 from support.system import listening_ports, waiting_to_come_in
 from zerohop._world.store import Directory
 from zerohop.observe.runtime_folder import folders, own_folder
@@ -176,11 +176,10 @@ def test_a_crowd_leaves_descriptors_to_the_program(process, open_endpoint, crowd
 
 def as_nobody(program, *words):
     """What a program says that runs as another user; it knows nothing of zerohop."""
-    return subprocess.run(
-        [PYTHON, "-I", "-S", "-c", program, *words],
-        user=NOBODY, group=NOBODY, extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=60, check=True,
-    ).stdout.strip()  # fmt: skip
+    who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    done = run(PYTHON, "-I", "-S", "-c", program, *words, cwd="/", **who)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 ENTER = """

@@ -8,7 +8,7 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
 from support.patience import SLOW, patient
-from support.program import run_program
+from support.program import run_python
 from support.ranks import close, results, worlds
 from support.signals import ctrl_c
 from zerohop.collectives.lines import EAGER
@@ -201,7 +201,7 @@ print(*(call.done for call in calls))
 
 def test_a_program_may_end_with_calls_under_way(tmp_path):
     with within(10):
-        done = run_program(_LEAVE, str(tmp_path), seconds=30, warnings="error")
+        done = run_python("-c", _LEAVE, str(tmp_path), seconds=30, warnings="error")
     assert (done.returncode, done.stdout, done.stderr) == (0, "False False\n", "")
 
 

@@ -2,8 +2,6 @@
 
 import gc
 import os
-import subprocess
-import sys
 import traceback
 
 import numpy as np
@@ -15,7 +13,7 @@ from support.forking import forking
 from support.keeper import keep
 from support.link import until
 from support.operations import USES
-from support.patience import patient
+from support.program import run_python
 
 
 def run_in_child(work) -> tuple[int, str]:
@@ -103,10 +101,8 @@ def test_programs_started_by_this_one_inherit_no_descriptor(process):
         s.ep.empty(1000)
         listing = "import os; print(*(os.readlink(f'/proc/self/fd/{n}') for n in range(3, 400) "
         listing += "if os.path.islink(f'/proc/self/fd/{n}')), sep='\\n')"
-        done = subprocess.run(
-            [sys.executable, "-c", listing], close_fds=False, capture_output=True, check=True,
-            timeout=patient(20), text=True,
-        )  # fmt: skip
+        done = run_python("-c", listing, seconds=20, close_fds=False)
+        assert done.returncode == 0, done.stderr
         for word in ("eventpoll", "eventfd", "timerfd", "memfd"):
             assert word not in done.stdout
         inherited = {line for line in done.stdout.splitlines() if line.startswith("socket:")}

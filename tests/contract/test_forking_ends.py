@@ -2,7 +2,7 @@
 
 import pytest
 from support.patience import patient
-from support.program import run_program
+from support.program import run_python
 
 FORKS = 50  # each way
 
@@ -87,5 +87,5 @@ print("well")
 @pytest.mark.parametrize("way", ["close", "delete", "exit", "os_exit", "new"])
 def test_every_child_ends(way, p2p):
     patience = patient(20)
-    done = run_program(PROGRAM, way, str(p2p), str(FORKS), str(patience), seconds=200)
+    done = run_python("-c", PROGRAM, way, str(p2p), str(FORKS), str(patience), seconds=200)
     assert (done.returncode, done.stdout) == (0, "well\n"), done.stdout + done.stderr

@@ -2,16 +2,13 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 import zerohop.examples
-from support.examples import example
-from support.patience import patient
+from support.program import example, run_python
 
 FOLDER = Path(zerohop.examples.__file__).parent
 GPUS = ["0", "0,1"][: torch.cuda.device_count()]
@@ -67,12 +64,6 @@ def test_a_kernel_whose_neighbour_dies_ends(
     dies = '        if steps and os.environ["RANK"] == "1":\n            os._exit(1)\n'
     (tmp_path / "stencil.py").write_text(text.replace(launch, dies + launch))
     (tmp_path / "stencil.cu").write_text((FOLDER / "stencil.cu").read_text())
-    done = subprocess.run(
-        [sys.executable, tmp_path / "stencil.py", "--side=600", "--steps=5"],
-        capture_output=True,
-        text=True,
-        timeout=patient(60),
-        check=False,
-    )
+    done = run_python(tmp_path / "stencil.py", "--side=600", "--steps=5")
     assert done.returncode == 1
     assert "the kernel ended at step 1 with status 6" in done.stderr  # closed: see types.h

@@ -13,7 +13,7 @@ import torch
 import zerohop as zh
 from support import dlpack
 from support.link import until
-from support.program import run_program
+from support.program import run_python
 from zerohop._core import ArrayView
 
 
@@ -95,7 +95,7 @@ kept = Cycle()
 kept.held, kept.self = {holder}, kept
 numpy.kept = kept
 """
-    done = run_program(code)
+    done = run_python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from support.patience import patient
+from support.program import run_python
 from zerohop.bench import pair, plan, soft
 from zerohop.bench.plan import GIB, KIB, MIB, Options
 from zerohop.bench.rows import Row, header, settled, write_json
@@ -108,8 +109,7 @@ def test_ctrl_c_ends_a_benchmark_in_one_line() -> None:
 
 def test_the_command_line_does_not_import_what_it_may_not_need() -> None:
     code = "import sys, zerohop.cli; print({'torch', 'rich'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "set()\n"
+    assert run_python("-c", code).stdout == "set()\n"
 
 
 def script(path: Path, body: str) -> None:
@@ -119,21 +119,15 @@ def script(path: Path, body: str) -> None:
 
 @pytest.mark.timeout(300)
 def test_the_whole_benchmark_measures_everything_and_tells_of_a_peer_that_fails(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "bin").mkdir()
     script(tmp_path / "bin/ucx_info", "print('# Version 1.2.3')")
     script(tmp_path / "bin/ucx_perftest", "sys.exit('no such transport')")
     path = tmp_path / "rows.json"
     arguments = ["--quick", "--verbs=soft0", "--sizes=8,64K", "--vs=tcp,ucx", f"--json={path}"]
-    done = subprocess.run(
-        [sys.executable, "-m", "zerohop", "bench", "soft", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=280,
-        check=False,
-        env={**os.environ, "PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
-    )
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    done = run_python("-m", "zerohop", "bench", "soft", *arguments, seconds=280)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "targets" in done.stdout
     assert "no such transport" in " ".join(done.stdout.split())

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.bench_players import Hangs
 from support.launchers import needs
-from support.patience import patient
+from support.link import until
+from support.program import run_python
 from zerohop.bench import placement
 from zerohop.bench.idle import Idle
 from zerohop.bench.pair import Pair
@@ -54,12 +54,9 @@ def state(pid: int) -> str:
         return "X"
 
 
-def come_to(states: str, pids: Iterable[int]) -> bool:
-    """Whether all come to one of these states within the time that a busy machine needs."""
-    until = time.monotonic() + patient(20)
-    while not (good := all(state(pid) in states for pid in pids)) and time.monotonic() < until:
-        time.sleep(0.01)
-    return good
+def come_to(states: str, pids: Iterable[int]) -> None:
+    """All, within the time that a busy machine needs."""
+    until(lambda: all(state(pid) in states for pid in pids), f"all come to {states}", 20)
 
 
 def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
@@ -70,7 +67,7 @@ def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
         found = [answer["cores"] for answer in contender.ask("facts")]
         assert found == [[cores[rank % len(cores) if where == APART else 0]] for rank in (0, 1)]
         contender.pause()
-        assert come_to("T", pids)
+        come_to("T", pids)
         contender.resume()
         contender.finish()
         contender.pause()  # nobody is there any more
@@ -83,12 +80,12 @@ def test_ranks_of_mpi_stop_and_go_on() -> None:
     player.facts()
     pids = player.start().pids
     player.pause()
-    assert come_to("T", pids)
+    come_to("T", pids)
     player.resume()
     assert player.measure(Order("barrier", "python", 0, 4), 0.1)["p50"] > 0
     player.pause()
     player.close()
-    assert come_to("ZX", pids)
+    come_to("ZX", pids)
 
 
 def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost() -> None:
@@ -109,18 +106,11 @@ def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path: Pat
     program = tmp_path / "killed.py"
     program.write_text(KILLED_PARENT)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        timeout=patient(60),
-        check=False,
-    )
+    done = run_python(program, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 2
-    assert come_to("ZX", pids)
+    come_to("ZX", pids)
 
 
 def test_idle_peers_are_counted_in_new_processes_every_time() -> None:

@@ -1,14 +1,13 @@
 """The demo, as a new user runs it."""
 
-import subprocess
-import sys
+from typing import Any
 
 import pytest
+from support.program import run_python
 
 
-def zerohop_demo(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "zerohop", "demo", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+def zerohop_demo(*arguments: str) -> Any:
+    return run_python("-m", "zerohop", "demo", *arguments, seconds=280)
 
 
 @pytest.mark.timeout(300)

@@ -3,12 +3,11 @@
 import importlib
 import inspect
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import zerohop as zh
+from support.program import run_python
 
 MODULES = [
     "zerohop",
@@ -22,8 +21,7 @@ MODULES = [
 
 
 def make_docs(repository: Path, folder: Path) -> str:
-    command = [sys.executable, repository / ".ci" / "docs", folder]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = run_python(repository / ".ci" / "docs", folder, seconds=100)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 from doctor_host import host_of
 from machine import plain
-from support.program import run_program
+from support.program import run_python
 from zerohop.cli import main
 from zerohop.doctor import CHECKS, command, far_end, trial
 from zerohop.doctor.far_end import second_process
@@ -179,7 +179,7 @@ with second_process(serve, "soft0"):
     print(process.pid, flush=True)
     os.kill(os.getpid(), 9)
 """
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.returncode == -signal.SIGKILL, done.stderr
     pidfd_gone(int(done.stdout))
 

@@ -8,7 +8,7 @@ import click
 import pytest
 import zerohop as zh
 from support.pages import GPU, PAGES, blocks, commands, program, promised, text
-from support.program import run_program
+from support.program import run_python
 from zerohop import cli
 from zerohop.doctor.far_end import MAGIC, encode
 
@@ -45,7 +45,7 @@ def test_a_page_runs_from_top_to_bottom(
     code = program(page)
     for shown, taken in ELSEWHERE.items():
         code = code.replace(shown, taken)
-    done = run_program(code, seconds=100, warnings="error", cwd=tmp_path)
+    done = run_python("-c", code, seconds=100, warnings="error", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     printed = done.stdout.splitlines()
     for line in promised(code):

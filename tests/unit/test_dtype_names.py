@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 import zerohop as zh
-from support.program import run_program
+from support.program import run_python
 
 NATIVE, FOREIGN = ("<", ">") if sys.byteorder == "little" else (">", "<")
 
@@ -42,7 +42,7 @@ with zh.Endpoint("soft0") as ep:
     print(*(ep.empty(3, name).dtype for name in {OWN}))
 assert "ml_dtypes" not in sys.modules
 """
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.stdout.split() == OWN, done.stderr
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import zerohop as zh
 from support.forking import forking
-from support.program import run_program
+from support.program import run_python
 from zerohop.observe import exposure
 from zerohop.observe.exposure import LOCAL, Place, place_of
 from zerohop.observe.runtime_folder import folders, own_folder
@@ -248,7 +248,7 @@ def inodes(port: int) -> set[str]:
 
 def test_the_end_of_a_process_takes_the_socket_away(runtime: Path) -> None:
     code = "import zerohop as zh; ep = zh.Endpoint('soft0', metrics=0); print(ep.metrics_url)"
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.stdout.startswith("http://127.0.0.1:")
     assert (done.returncode, done.stderr) == (0, "")
     assert sockets(runtime) == []

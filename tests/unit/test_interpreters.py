@@ -3,7 +3,7 @@
 import sys
 
 import pytest
-from support.program import run_program
+from support.program import run_python
 
 # CPython names its module for them differently by version.
 PRELUDE = """
@@ -41,7 +41,7 @@ def how_to_create(isolated: bool) -> str:
 def test_a_subinterpreter_is_refused_and_the_main_one_works(order: str, isolated: bool) -> None:
     run = "exec" if sys.version_info >= (3, 13) else "run_string"
     prelude = PRELUDE.format(isolated=how_to_create(isolated), run=run)
-    done = run_program(prelude + order + WORKS)
+    done = run_python("-c", prelude + order + WORKS)
     assert done.returncode == 0, done.stderr
     said, _, rest = done.stdout.rpartition("\n8\n")
     assert "cannot be imported in a subinterpreter" in said

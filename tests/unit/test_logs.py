@@ -12,7 +12,7 @@ import pytest
 import zerohop as zh
 from support.kept_logs import PATIENCE, Kept, keeping
 from support.link import until
-from support.program import run_program
+from support.program import run_python
 from zerohop import _core
 from zerohop.observe import logs
 
@@ -85,7 +85,7 @@ sys.stdin.read()
 
 
 def run(code: str) -> str:
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -161,7 +161,7 @@ def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_pat
         f"import logging; logging.basicConfig(level=20, filename={str(path)!r}, filemode='w')"
     )
     late = "import atexit; atexit.register(lambda: print(b.closed))"
-    done = run_program(f"import zerohop as zh\n{late}\n{configure}\n{EXCHANGE}")
+    done = run_python("-c", f"import zerohop as zh\n{late}\n{configure}\n{EXCHANGE}")
     # What the program does at exit, comes first.
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
     assert path.read_text().count("is no longer connected to peer") == 2

@@ -10,7 +10,7 @@ import pytest
 import zerohop as zh
 from numba.core.errors import TypingError
 from support.numba_linker import linked
-from support.program import run_program
+from support.program import run_python
 from zerohop import numba as zn
 from zerohop.numba import calls
 
@@ -142,7 +142,7 @@ import zerohop.numba
 
 @pytest.mark.parametrize(("code", "why"), [(ABSENT, "numba.cuda"), (TOO_OLD, "row_stack")])
 def test_without_a_numba_that_works_the_package_to_install_is_named(code: str, why: str) -> None:
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.returncode == 1
     assert "ImportError: Numba kernels need numba-cuda" in done.stderr
     assert why in done.stderr.splitlines()[-1]

@@ -9,7 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from support.program import run_program
+from support.program import run, run_python
 
 MAX_IMPORT_SECONDS = 0.100  # beyond importing numpy
 MAX_WHEEL_BYTES = 5_000_000
@@ -18,9 +18,9 @@ ABSENT_LIBRARIES = ("libcuda.so.1", "libibverbs.so.1", "libmlx5.so.1", "libnvidi
 ABSENT_MODULES = ("torch", "cupy", "jax", "mpi4py", "matplotlib")
 
 
-def run_python(code: str) -> str:
+def printed(code: str) -> str:
     """Run code in a fresh interpreter, away from the source tree; returns what it printed."""
-    done = run_program(code, warnings="error", cwd=Path("/"))
+    done = run_python("-c", code, warnings="error", cwd=Path("/"))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -37,7 +37,7 @@ begin = time.perf_counter()
 import zerohop
 print(time.perf_counter() - begin)
 """
-    tries = [float(run_python(code)) for _ in range(7)]  # the least disturbed one counts
+    tries = [float(printed(code)) for _ in range(7)]  # the least disturbed one counts
     assert min(tries) <= MAX_IMPORT_SECONDS, tries
 
 
@@ -51,7 +51,7 @@ try:
 except AttributeError as error:
     print(error)
 """
-    assert run_python(code).splitlines() == [
+    assert printed(code).splitlines() == [
         "False True",
         "zerohop.aio",
         "module 'zerohop' has no attribute 'nothing'",
@@ -59,7 +59,7 @@ except AttributeError as error:
 
 
 def test_import_loads_no_array_framework() -> None:
-    loaded = run_python("import sys, zerohop; print(*sys.modules)").split()
+    loaded = printed("import sys, zerohop; print(*sys.modules)").split()
     assert "zerohop" in loaded
     assert not set(ABSENT_MODULES) & set(loaded)
 
@@ -81,7 +81,7 @@ import zerohop
 print(zerohop.__version__)
 """
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert run_python(code).strip() == metadata.version("zerohop")
+    assert printed(code).strip() == metadata.version("zerohop")
 
 
 def test_typed_package_is_installed() -> None:
@@ -120,8 +120,7 @@ EVERYTHING = [f"-DPython_EXECUTABLE={sys.executable}"]
 
 
 def configure(repository: Path, build: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = ["cmake", "-S", str(repository), "-B", str(build), "-G", "Ninja", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return run("cmake", "-S", repository, "-B", build, "-G", "Ninja", *options, seconds=100)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +14,7 @@ from numba import cuda
 from support.numba_linker import linked
 from support.nvcc import compiles, nvcc
 from support.pages import snippet
+from support.program import run
 
 # What the examples take as given.
 QUEUE = SimpleNamespace(address=1 << 40, value=b"queue")
@@ -65,16 +65,9 @@ def test_that_of_cuda_core() -> None:
 def test_that_of_nvcc(tmp_path: Path) -> None:
     block = shown("ProgramOptions(")
     (tmp_path / "exchange.cu").write_text(source(block))
-    command = shown("nvcc -cubin", "")
     path = f"{Path(nvcc()).parent}:{os.environ['PATH']}"
-    done = subprocess.run(
-        ["bash", "-ec", command],
-        cwd=tmp_path,
-        env=os.environ | {"PATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = shown("nvcc -cubin", "")
+    done = run("bash", "-ec", command, cwd=tmp_path, env=os.environ | {"PATH": path})
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "exchange.cubin").read_bytes().startswith(b"\x7fELF")
 

@@ -4,8 +4,6 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -16,6 +14,7 @@ import pytest
 import zerohop as zh
 from click.testing import CliRunner
 from support.forking import forking
+from support.program import run_python
 from zerohop.cli import main
 
 
@@ -131,8 +130,7 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(path.stat().st_mode)
     part = tmp_path / "part"
     part.write_text(json.dumps(one("rank 0", 7, "here", 0, 1.0)))
-    command = [sys.executable, "-m", "zerohop", "merge", str(part), "-o", "/dev/stdout"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run_python("-m", "zerohop", "merge", part, "-o", "/dev/stdout")
     assert len(begins(json.loads(done.stdout))) == 1
 
 

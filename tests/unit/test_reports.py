@@ -4,7 +4,7 @@ import time
 import warnings
 
 import pytest
-from support.program import run_program
+from support.program import run_python
 from zerohop import _core
 
 DEADLINE = 5.0  # seconds; a pending call runs between two bytecodes of the main thread
@@ -38,4 +38,4 @@ from zerohop import _core
 atexit._run_exitfuncs()
 _core.report("too late for a warning")
 """
-    assert run_program(code).stderr == "zerohop: too late for a warning\n"
+    assert run_python("-c", code).stderr == "zerohop: too late for a warning\n"

@@ -18,6 +18,7 @@ import pytest
 import zerohop as zh
 from click.testing import CliRunner
 from rich.console import Console
+from support.program import run_python
 from zerohop.cli import main
 from zerohop.observe import sources, view
 from zerohop.observe.rates import Row, rows_between
@@ -57,14 +58,13 @@ with zh.Endpoint("soft0", name="busy", metrics="local") as ep, zh.Endpoint("soft
 
 
 def test_processes_of_this_host_through_a_pipe() -> None:
-    command = [sys.executable, "-m", "zerohop", "top", "--once", "--interval", "0.2"]
     with subprocess.Popen(
         [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as busy:
         assert busy.stdin is not None
         assert busy.stdout is not None
         busy.stdout.readline()
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = run_python("-m", "zerohop", "top", "--once", "--interval", "0.2")
         busy.stdin.close()
         assert busy.wait(60) == 0
     assert (done.returncode, done.stderr) == (0, "")
