@@ -13,10 +13,6 @@ from support.link import until
 from support.operations import WAITS
 
 
-def idle(ep, peer, link):
-    link.recv(60)
-
-
 class Counter:
     """Counts in a thread of pure Python, as long as it gets the GIL."""
 
@@ -41,12 +37,11 @@ class Counter:
 
 @pytest.mark.parametrize("name", WAITS)
 def test_python_runs_on_while_a_thread_waits(thread, name):
-    with thread(idle) as s, Counter() as counter:
+    with thread(keep) as s, Counter() as counter:
         before = counter.count
         with pytest.raises(zh.TransferTimeout):
             WAITS[name](s, 0.3)
         assert counter.count - before > 200
-        s.link.send("end")
 
 
 def test_python_runs_on_while_large_data_is_posted_and_awaited(remote):

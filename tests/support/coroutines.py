@@ -15,18 +15,6 @@ import zerohop as zh
 
 from support.patience import patient
 
-__all__ = [
-    "MANY",
-    "SOON",
-    "awaited",
-    "begin",
-    "in_loop",
-    "no_thread_more",
-    "run",
-    "settled",
-    "silent",
-]
-
 MANY = 10_000
 SOON = patient(30.0)  # seconds: none of the waits below takes them
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from rich.console import Console
-from support.bench_players import sentences
+from support.bench_players import told
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
 from zerohop.bench.progress import ERASE, Watch
 from zerohop.bench.rows import OURS
-from zerohop.bench.runner import Entry, Suite, conduct, run_suite
+from zerohop.bench.runner import Entry, Suite, conduct
 from zerohop.bench.tables import over_sizes
 from zerohop.bench.workers import paced
 from zerohop.local import RankFailed
@@ -132,12 +131,6 @@ def test_on_one_core_nobody_has_a_core_each(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def told(entries: list[Entry], options: Options, **others: Any) -> tuple[bool, str]:
-    console = Console(file=StringIO(), width=200)
-    good = run_suite(lambda options: suite(entries, **others), options, console)
-    return good, sentences(console.file.getvalue())
-
-
 def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     diary: list[str] = []
@@ -145,7 +138,7 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
     dies = Scripted("tcp", diary, [1.0, 1.0, RankFailed(1, "was killed")])
     entries = [Entry(OURS, Scripted(OURS, diary, [1.0] * 8))]
     entries += [Entry("ucx", refuses), Entry("tcp", dies)]
-    good, text = told(entries, Options(peers=("ucx", "tcp"), json_path=path))
+    good, text = told(lambda _: suite(entries), Options(peers=("ucx", "tcp"), json_path=path))
     assert good
     assert "ucx write no such transport" in text
     assert "tcp everything from read on: rank 1 was killed" in text
@@ -171,7 +164,7 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
 def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured() -> None:
     diary: list[str] = []
     ours = Scripted(OURS, diary, [FigureFailed("late"), *([1.0] * 4)])
-    good, text = told([Entry(OURS, ours)], Options())
+    good, text = told(lambda _: suite([Entry(OURS, ours)]), Options())
     assert not good
     assert "zerohop bench failed: write: late" in text
     assert diary.count(f"{OURS} read python") == 4
@@ -181,7 +174,7 @@ def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path: Pat
     path = tmp_path / "rows.json"
     diary: list[str] = []
     ours = Scripted(OURS, diary, [1.0] * 2 + [RankFailed(0, "was killed")])
-    good, text = told([Entry(OURS, ours)], Options(json_path=path))
+    good, text = told(lambda _: suite([Entry(OURS, ours)]), Options(json_path=path))
     assert not good
     assert "zerohop bench failed: rank 0 was killed" in text
     assert diary[-1] == f"{OURS} closes"
@@ -192,11 +185,11 @@ def test_an_entry_that_is_needed_ends_the_run_and_others_are_told() -> None:
     diary: list[str] = []
     way = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", label="one way")
     rest = Entry(OURS, Scripted(OURS, diary, [1.0] * 8), needed=True)
-    good, text = told([way, rest], Options())
+    good, text = told(lambda _: suite([way, rest]), Options())
     assert good
     assert "one way everything the route is by hand, not p2p: for a test" in text
     needed = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", needed=True)
-    good, text = told([needed], Options())
+    good, text = told(lambda _: suite([needed]), Options())
     assert not good
     assert "zerohop bench failed: the route is by hand, not p2p: for a test" in text
     assert "not available" not in text

@@ -1,7 +1,6 @@
 """`zerohop bench host`, `wait`, `verbs`, `registration` and `python`, run for real, as short as shows that all is measured."""
 
 import json
-from io import StringIO
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
-from rich.console import Console
-from support.bench_players import FarPair, sentences
+from support.bench_players import FarPair, told
 from support.patience import patient
 from zerohop import _core
 from zerohop.bench import calls, host, pair, plan, python, registration, verbs, wait
@@ -18,7 +16,6 @@ from zerohop.bench.command import COMMANDS
 from zerohop.bench.placement import FREE, TOGETHER
 from zerohop.bench.plan import KIB, Options, Order
 from zerohop.bench.rows import OURS
-from zerohop.bench.runner import run_suite
 from zerohop.local import Ranks
 
 SIZES = (8, 64 * KIB)
@@ -34,17 +31,11 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wait, "JOBS", (3,))
 
 
-def run(suite: ModuleType, options: Options) -> tuple[bool, str]:
-    console = Console(file=StringIO(), width=200)
-    good = run_suite(suite.make, options, console)
-    return good, sentences(console.file.getvalue())
-
-
 def measured(
     suite: ModuleType, path: Path, peers: tuple[str, ...], **others: Any
 ) -> tuple[str, dict[str, Any], Rows]:
     options = Options("soft0", peers, True, SIZES, path, **others)
-    good, text = run(suite, options)
+    good, text = told(suite.make, options)
     assert good, text
     head, *rows = json.loads(path.read_text())
     assert [r for r in rows if not 0 < r["value"] < float("inf")] == []
@@ -92,7 +83,7 @@ def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path: Path)
 
 def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair, "Pair", FarPair)
-    good, text = run(host, Options("soft0", quick=True, sizes=(8,)))
+    good, text = told(host.make, Options("soft0", quick=True, sizes=(8,)))
     assert good
     assert text.count("the route is host, not p2p: forbidden here") == 3  # once each part
     assert "by the device, as between hosts" in text
@@ -140,7 +131,7 @@ def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path: Path) -> No
 
 
 def test_a_device_that_is_not_there_is_told() -> None:
-    good, text = run(verbs, Options("mlx9_9", quick=True))
+    good, text = told(verbs.make, Options("mlx9_9", quick=True))
     assert not good
     assert "zerohop bench failed: " in text
     assert "mlx9_9" in text

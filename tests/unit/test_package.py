@@ -1,5 +1,6 @@
-"""What is shipped: small, light to import, self-sufficient, and plain about what a build needs."""
+"""What is shipped: small, light to import, self-sufficient, with a current stub, and plain about what a build needs."""
 
+import difflib
 import re
 import subprocess
 import sys
@@ -143,3 +144,21 @@ def test_build_without_nvcc_says_so(repository: Path, tmp_path: Path) -> None:
     done = configure(repository, tmp_path, "-DNVCC=OFF", "-DZEROHOP_PYTHON=OFF")
     assert done.returncode == 0, done.stderr
     assert "no nvcc; building without GPU kernels" in done.stdout
+
+
+def stub_lines(folder: Path) -> list[str]:
+    """All stub files of the extension module below the folder, line by line."""
+    lines = []
+    for path in sorted(folder.glob("_core*/**/*.pyi")) + sorted(folder.glob("_core*.pyi")):
+        lines += [f"# {path.relative_to(folder)}", *path.read_text().splitlines()]
+    return lines
+
+
+@pytest.mark.timeout(300)
+def test_stub_is_current(repository: Path, tmp_path: Path) -> None:
+    subprocess.run([repository / ".ci/stubs", tmp_path], check=True, timeout=240)
+    current = stub_lines(tmp_path)
+    assert len(current) > 1
+    committed = stub_lines(repository / "python/zerohop")
+    difference = list(difflib.unified_diff(committed, current, "committed", "current", lineterm=""))
+    assert not difference, "run `make stubs`:\n" + "\n".join(difference)

@@ -27,7 +27,6 @@ FILES_LEFT_OUT = {
     "test_collectives_untaken.py": "made of writes and notifications, which have cases of their own",
     "test_examples.py": "programs that start processes; their writes and notifications have cases of their own",
     "test_exhaustion.py": "limits of the process at each call; starts an interpreter per case",
-    "test_forking_in_transfers.py": "what a fork leaves to the child; test_forking.py has it",
     "test_gil_held.py": "the engine's threads; its partner holds the GIL for minutes",
     "test_hostile_bytes.py": "the control channel and the wire of soft0",
     "test_integrity_collectives.py": "made of transfers, which test_integrity.py damages",
@@ -44,23 +43,20 @@ FILES_LEFT_OUT = {
     "test_segment.py": "made of write, read, notify and atomics, which have cases of their own",
     "test_segment_lost.py": "the same; lost ranks are lost peers",
     "test_segment_mistakes.py": "arguments refused before anything is posted",
-    "test_segment_slots.py": "which slots of the board are whose",
     "test_shapes.py": "how an array becomes a list of elements, in the engine",
     "test_sharing.py": "names, over the control channel",
     "test_signals.py": "waits in which nothing arrives are interrupted",
     "test_timeouts.py": "waits in which nothing arrives",
     "test_torch_backend.py": "PyTorch, several times over",
     "test_torch_backend_groups.py": "PyTorch, several times over",
-    "test_torch_backend_lost.py": "PyTorch, several times over",
     "test_torch_backend_mistakes.py": "PyTorch, several times over",
     "test_values.py": "arguments refused before anything is posted",
     "test_ways_to_end.py": "as the control channel finds them out; test_peer_killed.py has the device's part",
     "test_world.py": "how ranks find each other, and a barrier of notifications",
     "test_world_leaving.py": "what ranks say as they leave; lost ranks are lost peers",
-    "test_world_mpi.py": "how ranks find each other; MPI, several times over",
     "test_world_runs.py": "how ranks find each other, and their addresses",
     "test_world_shrinking.py": "how survivors find each other; lost ranks are lost peers",
-    "test_world_launchers.py": "how ranks find each other; PyTorch, several times over",
+    "test_world_launchers.py": "how ranks find each other; MPI and PyTorch, several times over",
 }
 # Of the other files. why not: cases; a name stands for all that begin with it.
 CASES_LEFT_OUT = {
@@ -73,6 +69,7 @@ CASES_LEFT_OUT = {
     "many processes or interpreters; two are enough to show what the device does": [
         "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
         "test_connecting.py::test_sixty_peers_at_once",
+        "test_forking.py::test_every_child_ends",
         "test_forking.py::test_programs_started_by_this_one_inherit_no_descriptor",
         "test_placement.py::test_memory_of_one_kind_reaches_memory_of_any_other[rxe0-numpy-torch]",
     ],
@@ -89,6 +86,9 @@ CASES_LEFT_OUT = {
         "test_peer_killed.py::test_kill_9_while_connecting",
         "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-read_many",
         "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-write_many",
+    ],
+    "what a fork leaves to the child, which cases that stay have": [
+        "test_forking.py::test_transfers_of_the_parent_end_well_while_children_live",
     ],
     "what a slice is and what Python's threads may do meanwhile": [
         "test_protection.py::test_slices_cannot_leave_the_array",
