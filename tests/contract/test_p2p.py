@@ -157,23 +157,6 @@ def test_notifications_keep_the_order_of_both_ways(near):
         s.link.send(last)
 
 
-def test_read_only_memory_stays_so(near):
-    with near(offer_read_only) as s:
-        far = s.link.recv()
-        memory, view = array(s.ep, "numpy", np.ones(100, np.int64))
-        with pytest.raises(ValueError, match="read-only"):
-            s.peer.write(memory, far, require="p2p")
-        s.peer.read(far, memory, require="p2p").wait()
-        assert view.tolist() == list(range(100))
-        s.link.meet("read")
-
-
-def offer_read_only(ep, peer, link):
-    memory = ep.register(np.arange(100), writable=False)
-    link.send(memory.remote)
-    link.meet("read")
-
-
 @pytest.mark.parametrize("side", ["here", "there", "both"])
 def test_either_side_may_do_without(partners, monkeypatch, side, by_device):
     monkeypatch.setenv("ZEROHOP_P2P", "1")

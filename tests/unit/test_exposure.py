@@ -39,6 +39,14 @@ def get(url: str | None) -> str:
         return answer.read().decode()
 
 
+def port_of(ep: zh.Endpoint) -> int:
+    return int(str(ep.metrics_url).split(":")[2].split("/")[0])
+
+
+def connected(ep: zh.Endpoint) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port_of(ep)), 20)
+
+
 def is_shut(client: socket.socket) -> bool:
     """By the server, within the client's patience."""
     try:
@@ -137,8 +145,7 @@ def test_a_port_that_is_taken() -> None:
 def test_slow_clients_hold_nobody_up_and_are_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exposure, "_CLIENT_S", 0.5)
     with zh.Endpoint("soft0", metrics=0) as ep:
-        port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
-        slow = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(4)]
+        slow = [connected(ep) for _ in range(4)]
         begin = time.monotonic()
         for each in slow:
             each.sendall(b"GET /metrics HTTP/1.0\r\nX: ")
@@ -152,8 +159,7 @@ def test_slow_clients_hold_nobody_up_and_are_put_out(monkeypatch: pytest.MonkeyP
 
 def test_idle_clients_lock_nobody_out() -> None:
     with zh.Endpoint("soft0", metrics=0) as ep:
-        port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
-        clients = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(9)]
+        clients = [connected(ep) for _ in range(9)]
         assert is_shut(clients[0])
         assert "zerohop_peers" in get(ep.metrics_url)
         assert is_shut(clients[1])
@@ -201,8 +207,7 @@ def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch: pytest.Monk
 
 def test_close_waits_for_no_client() -> None:
     ep = zh.Endpoint("soft0", metrics=0)
-    port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
-    with socket.create_connection(("127.0.0.1", port), 20) as client:
+    with connected(ep) as client:
         client.sendall(b"GET")
         begin = time.monotonic()
         ep.close()
@@ -221,7 +226,7 @@ def test_an_endpoint_that_is_forgotten_is_served_no_longer() -> None:
 
 def test_a_child_of_fork_holds_no_port() -> None:
     with zh.Endpoint("soft0", metrics=0) as ep:
-        port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
+        port = port_of(ep)
         ours, theirs = os.pipe()
         with forking():
             child = os.fork()

@@ -104,15 +104,6 @@ def test_ranks_compare_their_sizes(store: str, tmp_path: Path) -> None:
         meet()
 
 
-def test_what_is_no_entry_is_told() -> None:
-    store = Shelf()
-    rank = Addresses(store, "w", 0, 2)
-    for wrong in (b"", b"address", b"{}\n", b"[1]\nx", b'{"size": 2, "colour": 3}\nx'):
-        store["zerohop/w/1"] = wrong
-        with pytest.raises(zh.ProtocolError, match="not written by this version"):
-            found(rank, 1, 0.0)
-
-
 def test_files_are_for_this_user_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = Directory(tmp_path / "job")
     directory.set("a/b", ADDRESS)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -146,27 +147,32 @@ def test_one_that_does_not_answer_holds_the_others_up_no_longer_than_its_patienc
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
         socket.create_server(("127.0.0.1", 0)) as endless,
+        socket.create_server(("127.0.0.1", 0)) as slow,
         zh.Endpoint("soft0", metrics=0) as ep,
     ):
-        talker = threading.Thread(target=talk, args=(endless,))
-        talker.start()
-        named = [f"{server.getsockname()[1]}" for server in (silent, endless)]
+        talkers = [
+            threading.Thread(target=talk, args=(endless, b"\r\n", 0.0)),
+            threading.Thread(target=talk, args=(slow, b"X: y\r\n", 0.2)),
+        ]
+        for talker in talkers:
+            talker.start()
+        named = [f"{server.getsockname()[1]}" for server in (silent, endless, slow)]
         asked = [named_source(each) for each in [*named, str(ep.metrics_url)]]
         answers = ask_all(asked)
-        talker.join(60)
-    assert [bool(answer.trouble) for answer in answers] == [True, True, False]
-    assert all("did not end" in answer.trouble for answer in answers[:2])
+        for talker in talkers:
+            talker.join(60)
+    assert [bool(answer.trouble) for answer in answers] == [True, True, True, False]
+    assert all("did not end" in answer.trouble for answer in answers[:3])
 
 
-def talk(server: socket.socket) -> None:
-    """Until the other side has had enough."""
+def talk(server: socket.socket, line: bytes, pause: float) -> None:
+    """Until the other side has had enough: an empty line ends the head."""
     client, _ = server.accept()
-    try:
-        client.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+    with client, suppress(OSError):
+        client.sendall(b"HTTP/1.0 200 OK\r\n")
         while True:
-            client.sendall(b"zerohop\n")
-    except OSError:
-        client.close()
+            client.sendall(line)
+            time.sleep(pause)
 
 
 def sample(name: str, value: float, **labels: str) -> str:
@@ -236,28 +242,6 @@ def test_the_table_takes_no_orders_from_names() -> None:
     assert "?[2J[red]" in drawn
     assert "\x1b[2J" not in drawn
     assert "trouble" in drawn
-
-
-@pytest.mark.timeout(20)
-def test_an_answer_that_comes_in_trickles_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "_PATIENCE", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as slow:
-        gone = threading.Event()
-        talker = threading.Thread(target=trickle, args=(slow, gone))
-        talker.start()
-        [answer] = ask_all([named_source(f"{slow.getsockname()[1]}")])
-        gone.set()
-        talker.join(10)
-    assert "did not end" in answer.trouble
-
-
-def trickle(server: socket.socket, gone: threading.Event) -> None:
-    """A line of the head, which may be so many, now and then."""
-    client, _ = server.accept()
-    with client, suppress(OSError):
-        client.sendall(b"HTTP/1.0 200 OK\r\n")
-        while not gone.wait(0.2):
-            client.sendall(b"X: y\r\n")
 
 
 def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime: Path) -> None:

@@ -78,11 +78,7 @@ CASES_LEFT_OUT = {
     ],
     "costs a process that is killed; the control channel alone finds these out": [
         "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-await",
-        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-compare_swap",
         "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-lookup",
-        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-notify",
-        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-wait_notify_any",
-        "test_peer_killed.py::test_kill_9_in_the_middle[rxe0-write and notify",
         "test_peer_killed.py::test_kill_9_while_connecting",
         "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-read_many",
         "test_peer_killed.py::test_kill_9_while_bytes_flow[rxe0-write_many",
