@@ -27,7 +27,7 @@ from support.link import until
 
 
 @in_loop
-async def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
+async def test_thousands_wait_for_one_connection(couple, open_endpoint):
     a = couple[0]
     c = open_endpoint()
     with no_thread_more():
@@ -39,7 +39,7 @@ async def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
 
 
 @in_loop
-async def test_all_kinds_at_once_and_each_is_served(couple, open_endpoint) -> None:
+async def test_all_kinds_at_once_and_each_is_served(couple, open_endpoint):
     a, b, to_b, to_a = couple
     memory = b.empty(8)
     kinds = 4
@@ -76,7 +76,7 @@ def put_all(ep, peer, link, count):
     link.meet("end")
 
 
-def test_a_burst_of_another_process_reaches_everyone(remote) -> None:
+def test_a_burst_of_another_process_reaches_everyone(remote):
     """More than the board keeps the order of, ahead of the thread that looks."""
 
     async def work(s) -> None:
@@ -90,7 +90,7 @@ def test_a_burst_of_another_process_reaches_everyone(remote) -> None:
 
 
 @in_loop
-async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch) -> None:
+async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch):
     a = couple[0]
     looked: list[int] = []
     find = zh._core.find_notify
@@ -115,7 +115,7 @@ async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch
 
 @pytest.mark.parametrize("length", [1, 2, 3, 64, 1000, 65536])
 @in_loop
-async def test_ranges(couple, length: int) -> None:
+async def test_ranges(couple, length):
     a, _, _, to_a = couple
     first = 0 if length == 65536 else 4711
 
@@ -129,7 +129,7 @@ async def test_ranges(couple, length: int) -> None:
 
 
 @in_loop
-async def test_first_come_first_served(couple) -> None:
+async def test_first_come_first_served(couple):
     a = couple[0]
     order: list[tuple[int, int]] = []
 
@@ -144,7 +144,7 @@ async def test_first_come_first_served(couple) -> None:
 
 
 @in_loop
-async def test_a_value_that_stays_is_for_all(couple) -> None:
+async def test_a_value_that_stays_is_for_all(couple):
     a = couple[0]
     tasks = await begin([zh.aio.wait_notify(a, 5, reset=False) for _ in range(5)])
     a.notify(5, 3)
@@ -152,7 +152,7 @@ async def test_a_value_that_stays_is_for_all(couple) -> None:
     assert a.peek_notify(5) == 3
 
 
-def test_two_loops_in_two_threads(couple) -> None:
+def test_two_loops_in_two_threads(couple):
     a, _, _, to_a = couple
     count = 500
 
@@ -171,7 +171,7 @@ def test_two_loops_in_two_threads(couple) -> None:
 
 
 @in_loop
-async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None:
+async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple):
     """One of them gets the value, and the other the next."""
     a, _, _, to_a = couple
     (task,) = await begin([zh.aio.wait_notify(a, 5)])
@@ -184,7 +184,7 @@ async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None
 
 
 @in_loop
-async def test_a_notification_outlives_who_was_told_of_it(couple) -> None:
+async def test_a_notification_outlives_who_was_told_of_it(couple):
     a = couple[0]
     (task,) = await begin([zh.aio.wait_notify(a, 5)])
     a.notify(5, 3)
@@ -197,9 +197,7 @@ async def test_a_notification_outlives_who_was_told_of_it(couple) -> None:
 
 @pytest.mark.parametrize("what", ["a notification", "a peer"])
 @in_loop
-async def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(
-    couple, open_endpoint, what: str
-) -> None:
+async def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(couple, open_endpoint, what):
     a = couple[0]
     c = open_endpoint()
 
@@ -222,7 +220,7 @@ async def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(
 
 
 @in_loop
-async def test_connecting_again_after_a_cancelled_attempt(couple, open_endpoint) -> None:
+async def test_connecting_again_after_a_cancelled_attempt(couple, open_endpoint):
     a = couple[0]
     c = open_endpoint()
     task = asyncio.create_task(zh.aio.connect(a, c.address))
@@ -233,7 +231,7 @@ async def test_connecting_again_after_a_cancelled_attempt(couple, open_endpoint)
 
 
 @in_loop
-async def test_thousands_are_cancelled(couple) -> None:
+async def test_thousands_are_cancelled(couple):
     a, _, to_b, _ = couple
     waits = [zh.aio.wait_notify(a, slot) for slot in range(1000)]
     waits += [zh.aio.wait_notify(a, 1) for _ in range(3000)]
@@ -261,7 +259,7 @@ def blocking_and_awaited(a: zh.Endpoint, to_b: Any, address: bytes) -> list[tupl
 
 
 @pytest.mark.parametrize("timeout", [0.0, 0.05, -1.0, "soon", float("nan")])
-def test_timeouts_are_those_of_the_blocking_calls(couple, timeout: Any) -> None:
+def test_timeouts_are_those_of_the_blocking_calls(couple, timeout):
     a, _, to_b, _ = couple
 
     async def failure(call: Callable[[Any], Awaitable[Any]]) -> BaseException:
@@ -280,7 +278,7 @@ def test_timeouts_are_those_of_the_blocking_calls(couple, timeout: Any) -> None:
 
 
 @in_loop
-async def test_a_lost_peer_ends_all_that_waits_for_it(couple) -> None:
+async def test_a_lost_peer_ends_all_that_waits_for_it(couple):
     a, b, to_b, _ = couple
     waits = [
         zh.aio.wait_notify(a, 5),
@@ -303,7 +301,7 @@ async def test_a_lost_peer_ends_all_that_waits_for_it(couple) -> None:
 
 
 @in_loop
-async def test_what_came_before_the_loss_is_delivered(couple) -> None:
+async def test_what_came_before_the_loss_is_delivered(couple):
     a, b, _, to_a = couple
     tasks = await begin([zh.aio.wait_notify(a, slot) for slot in (5, 6)])
     to_a.notify(5, 3)
@@ -314,7 +312,7 @@ async def test_what_came_before_the_loss_is_delivered(couple) -> None:
 
 
 @in_loop
-async def test_closing_the_endpoint_ends_all_that_waits(couple) -> None:
+async def test_closing_the_endpoint_ends_all_that_waits(couple):
     a, _, to_b, _ = couple
     waits = [zh.aio.wait_notify(a, 5), zh.aio.wait_notify(a, 5), zh.aio.accept(a)]
     waits += [
@@ -331,7 +329,7 @@ async def test_closing_the_endpoint_ends_all_that_waits(couple) -> None:
         await zh.aio.wait_notify(a, 5)
 
 
-def test_loops_that_end_leave_nothing_behind_at_what_goes_on(couple) -> None:
+def test_loops_that_end_leave_nothing_behind_at_what_goes_on(couple):
     _, _, to_b, to_a = couple
     inbox = np.zeros(1)
     pending = to_b.recv(inbox, tag=1)
@@ -351,7 +349,7 @@ def test_loops_that_end_leave_nothing_behind_at_what_goes_on(couple) -> None:
     assert inbox[0] == 1
 
 
-def test_a_loop_that_is_closed_while_something_waits_is_freed_by_the_next(couple) -> None:
+def test_a_loop_that_is_closed_while_something_waits_is_freed_by_the_next(couple):
     a = couple[0]
 
     async def begin_one() -> None:

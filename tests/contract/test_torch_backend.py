@@ -180,5 +180,5 @@ def each_call(dtypes: tuple[str, ...]) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_each_call_gives_what_gloo_gives(torch_job, size: int) -> None:
+def test_each_call_gives_what_gloo_gives(torch_job, size):
     torch_job(each_call, size, DTYPES if size == 2 else DTYPES[:1], backend="gloo")

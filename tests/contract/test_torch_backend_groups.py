@@ -2,7 +2,6 @@
 
 import os
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -101,7 +100,7 @@ def futures() -> None:
 
 
 @pytest.mark.parametrize(("function", "size"), [(more_calls, 3), (in_groups, 4), (futures, 2)])
-def test_beyond_gloo(torch_job, function: Callable[[], None], size: int) -> None:
+def test_beyond_gloo(torch_job, function, size):
     torch_job(function, size)
 
 
@@ -141,7 +140,7 @@ def again_and_again() -> None:
     assert found[1:] == [found[1]] * 3, found
 
 
-def test_a_group_leaves_nothing_behind(torch_job) -> None:
+def test_a_group_leaves_nothing_behind(torch_job):
     torch_job(again_and_again, 2)
 
 
@@ -165,7 +164,7 @@ if rank:  # rank 0 ends as it is
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_torchrun_starts_it(tmp_path: Path, device: str) -> None:
+def test_torchrun_starts_it(tmp_path, device):
     path = tmp_path / "job.py"
     path.write_text(JOB)
     done = torchrun(2, str(path), cwd=tmp_path, ZEROHOP_DEVICE=device)

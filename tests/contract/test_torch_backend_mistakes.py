@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -163,7 +163,7 @@ FUNCTIONS = (refused, calls_that_differ, out_of_time)
 
 
 @pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_wrong_is_told(torch_job, function: Callable[[], None]) -> None:
+def test_what_is_wrong_is_told(torch_job, function):
     torch_job(function, 2)
 
 
@@ -196,7 +196,7 @@ def beside_gloo() -> None:
         dist.all_reduce(tensor, group=both)
 
 
-def test_beside_gloo_in_one_group(torch_job) -> None:
+def test_beside_gloo_in_one_group(torch_job):
     torch_job(beside_gloo, 3, backend="cpu:gloo,cuda:zerohop")
 
 
@@ -222,7 +222,7 @@ def orders() -> None:
         dist.barrier(group=inherits)
 
 
-def test_the_order_of_backends_in_a_string(torch_job) -> None:
+def test_the_order_of_backends_in_a_string(torch_job):
     torch_job(orders, 2)
 
 
@@ -231,7 +231,7 @@ SIZE = 3
 
 
 @pytest.fixture
-def dying(tmp_path: Path, device: str, monkeypatch) -> Iterator[Told]:
+def dying(tmp_path, device, monkeypatch):
     """The last rank, on its way."""
     monkeypatch.setenv("ZEROHOP_DEVICE", device)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
@@ -285,7 +285,7 @@ def survive(stopped: str) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
-def test_a_rank_that_dies_or_hangs_is_lost(tmp_path: Path, dying: Told, number: int) -> None:
+def test_a_rank_that_dies_or_hangs_is_lost(tmp_path, dying, number):
     stopped = tmp_path / "stopped"
     with torch_ranks(tmp_path / "store", survive, SIZE - 1, str(stopped), of=SIZE) as ranks:
         assert dying.answer(patient(60)) is None

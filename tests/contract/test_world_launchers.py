@@ -51,7 +51,7 @@ def shown(local_ranks: list[int]) -> str:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> Path:
+def job(tmp_path):
     path = tmp_path / "job.py"
     path.write_text(JOB)
     return path
@@ -63,13 +63,13 @@ def free_port() -> str:
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_torchrun_starts_a_world(job: Path, device: str) -> None:
+def test_torchrun_starts_a_world(job, device):
     done = torchrun(RANKS, str(job), cwd=job.parent, ZEROHOP_DEVICE=device)
     assert (done.returncode, done.stdout) == (0, shown([0, 1, 2])), done.stderr
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_plain_variables_make_a_world(job: Path, device: str) -> None:
+def test_plain_variables_make_a_world(job, device):
     meeting = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": free_port()}
     variables = {**os.environ, "ZEROHOP_DEVICE": device, "OMP_NUM_THREADS": "1", **meeting}
     processes = [
@@ -91,7 +91,7 @@ def test_plain_variables_make_a_world(job: Path, device: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory):
+def cluster(tmp_path_factory):
     needs(commands=("srun", "/usr/sbin/slurmctld", "/usr/sbin/slurmd"))
     with slurm(tmp_path_factory.mktemp("slurm")) as variables:
         yield variables
@@ -99,9 +99,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.mark.timeout(PATIENCE)
 @pytest.mark.parametrize("meeting", ["a directory", "MASTER_ADDR and MASTER_PORT", "nowhere"])
-def test_srun_starts_a_world(
-    meeting: str, cluster: dict[str, str], job: Path, device: str, tmp_path: Path
-) -> None:
+def test_srun_starts_a_world(meeting, cluster, job, device, tmp_path):
     variables = {**cluster, "ZEROHOP_DEVICE": device}
     command = ["srun", "--ntasks", str(RANKS), sys.executable, str(job)]
     if meeting == "a directory":
@@ -121,7 +119,7 @@ def test_srun_starts_a_world(
 
 
 @pytest.fixture
-def redis(tmp_path: Path):
+def redis(tmp_path):
     """The path of a server's socket. Of Debian's packages redis-tools has the program, which looks at the name it is given."""
     needs(commands=("redis-check-rdb",), modules=("redis",))
     place = tmp_path / "redis"
@@ -162,7 +160,7 @@ def ring(link: Link, path: Path) -> list[str]:
         return state
 
 
-def test_ranks_meet_in_redis(redis: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ranks_meet_in_redis(redis, monkeypatch):
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
     with Ranks(ring, RANKS, redis) as ranks:
         assert ranks.results() == [["healthy"] * RANKS] * RANKS

@@ -180,7 +180,7 @@ def test_a_child_does_not_speak_for_its_parent(rank_threads):
     close([first, second, late])
 
 
-def test_who_shares_the_memory_is_told(open_endpoint) -> None:
+def test_who_shares_the_memory_is_told(open_endpoint):
     a, b = open_endpoint(name="a"), open_endpoint(name="b")
     stranger = open_endpoint(name="rank 1 of job (or so it says)")
     for other in (b, stranger):

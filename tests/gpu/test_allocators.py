@@ -2,7 +2,6 @@
 
 import json
 import os
-from typing import Any
 
 import pytest
 from support.program import run_python
@@ -46,7 +45,7 @@ print(json.dumps(memory))
     ],
     ids=["torch", "torch-expandable", "torch-async", "jax"],
 )
-def test_an_allocator(program: str, variable: str, value: str, kind: str | None, rows: Any) -> None:
+def test_an_allocator(program, variable, value, kind, rows):
     code = program + REPORT
     result = run_python("-c", code, env={**os.environ, variable: value}, seconds=100)
     assert result.returncode == 0, result.stderr

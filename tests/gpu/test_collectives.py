@@ -65,7 +65,7 @@ def work(link: Link, directory: Path, gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-def test_arrays_of_gpus_arrive(tmp_path: Path, gpus: int) -> None:
+def test_arrays_of_gpus_arrive(tmp_path, gpus):
     with Ranks(work, 2, tmp_path, gpus) as ranks:
         ranks.results()
 
@@ -96,6 +96,6 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-def test_a_call_follows_a_stream(tmp_path: Path, gpus: int) -> None:
+def test_a_call_follows_a_stream(tmp_path, gpus):
     with Ranks(in_stream, 2, tmp_path, gpus) as ranks:
         ranks.results()

@@ -3,7 +3,6 @@
 import importlib.util
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -33,15 +32,13 @@ CASES = [
 
 
 @pytest.fixture(autouse=True)
-def soft0(monkeypatch: pytest.MonkeyPatch) -> None:
+def soft0(monkeypatch):
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
 
 
 @pytest.mark.parametrize("gpus", GPUS)
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
-def test_its_result_is_right(
-    monkeypatch: pytest.MonkeyPatch, name: str, arguments: str, words: str, gpus: str, rows: Any
-) -> None:
+def test_its_result_is_right(monkeypatch, name, arguments, words, gpus, rows):
     if name == "jax_handoff" and not JAX:
         pytest.skip("JAX for CUDA is not installed")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
@@ -54,9 +51,7 @@ def test_its_result_is_right(
 
 
 @pytest.mark.parametrize("gpus", GPUS)
-def test_a_kernel_whose_neighbour_dies_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: str
-) -> None:
+def test_a_kernel_whose_neighbour_dies_ends(monkeypatch, tmp_path, gpus):
     """Rank 1 of a copy of the stencil dies where it would launch its kernel."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     text, launch = (FOLDER / "stencil.py").read_text(), "        kernel((blocks,),"

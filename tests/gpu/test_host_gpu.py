@@ -11,9 +11,7 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,7 +56,7 @@ def page_locked_at_rest(peer: zh.Peer) -> int:
 
 
 @pytest.fixture(params=THEIRS)
-def far_gpu(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+def far_gpu(request):
     """The peer's array is on a GPU."""
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
         far.hold("cudaMalloc", NBYTES, request.param)
@@ -66,7 +64,7 @@ def far_gpu(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Pe
 
 
 @pytest.fixture
-def far_host() -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+def far_host():
     """The peer's array is in the host's memory."""
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
         far.run(f"""
@@ -82,7 +80,7 @@ def far_content(far: FarSide) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_byte_goes_to_a_gpu_and_back(far_gpu: Any, kind: str) -> None:
+def test_every_byte_goes_to_a_gpu_and_back(far_gpu, kind):
     ep, peer, far = far_gpu
     there, wanted = peer["array"], torch.full((NBYTES,), POISON, dtype=torch.uint8)
     local, ours = host_array(ep, kind)
@@ -105,7 +103,7 @@ def test_every_byte_goes_to_a_gpu_and_back(far_gpu: Any, kind: str) -> None:
     assert bool((ours[-GUARD:] == 7).all())
 
 
-def test_every_byte_goes_to_the_host_and_back(far_host: Any) -> None:
+def test_every_byte_goes_to_the_host_and_back(far_host):
     ep, peer, far = far_host
     there, wanted = peer["array"], torch.full((NBYTES,), POISON, dtype=torch.uint8)
     ours = gpu_bytes(NBYTES)
@@ -126,7 +124,7 @@ def test_every_byte_goes_to_the_host_and_back(far_host: Any) -> None:
     assert bool((back[-GUARD:] == 7).all())
 
 
-def test_the_routes_say_what_copies(far_gpu: Any, far_host: Any) -> None:
+def test_the_routes_say_what_copies(far_gpu, far_host):
     ep, peer, far = far_gpu
     theirs = far.run("answer = str(array.device)")
     route = peer.route(host_array(ep, "numpy")[0], peer["array"])
@@ -142,7 +140,7 @@ def test_the_routes_say_what_copies(far_gpu: Any, far_host: Any) -> None:
     assert page_locked(peer) >= NBYTES
 
 
-def test_read_only_arrays(far_gpu: Any, tmp_path: Path, rows: Any) -> None:
+def test_read_only_arrays(far_gpu, tmp_path, rows):
     """Of NumPy, whose pages could be written, and pages that are mapped to be read only."""
     ep, peer, far = far_gpu
     values = random_bytes(NBYTES).numpy()
@@ -168,7 +166,7 @@ def test_read_only_arrays(far_gpu: Any, tmp_path: Path, rows: Any) -> None:
             local.close()
 
 
-def test_pages_are_locked_as_long_as_the_memory_is_registered(far_gpu: Any) -> None:
+def test_pages_are_locked_as_long_as_the_memory_is_registered(far_gpu):
     ep, peer, _ = far_gpu
     there = peer["array"]
     small = np.zeros(
@@ -192,7 +190,7 @@ def test_pages_are_locked_as_long_as_the_memory_is_registered(far_gpu: Any) -> N
     assert page_locked(peer) == before
 
 
-def test_what_the_program_has_registered(far_gpu: Any) -> None:
+def test_what_the_program_has_registered(far_gpu):
     ep, peer, far = far_gpu
     cudart: Any = torch.cuda.cudart()
     array = np.frombuffer(mmap.mmap(-1, NBYTES), np.uint8)
@@ -211,7 +209,7 @@ def test_what_the_program_has_registered(far_gpu: Any) -> None:
     assert far.run("answer = bool((array == 3).all())")
 
 
-def test_a_part_that_the_program_has_registered(far_gpu: Any) -> None:
+def test_a_part_that_the_program_has_registered(far_gpu):
     ep, peer, far = far_gpu
     cudart: Any = torch.cuda.cudart()
     array = np.frombuffer(mmap.mmap(-1, NBYTES), np.uint8)
@@ -225,7 +223,7 @@ def test_a_part_that_the_program_has_registered(far_gpu: Any) -> None:
     assert int(cudart.cudaHostUnregister(middle)) == 0
 
 
-def test_plain_memory_of_the_peer_is_moved_from_its_side(far_host: Any) -> None:
+def test_plain_memory_of_the_peer_is_moved_from_its_side(far_host):
     ep, peer, far = far_host
     ours = gpu_bytes(NBYTES)
     local = ep.register(ours)
@@ -239,7 +237,7 @@ def test_plain_memory_of_the_peer_is_moved_from_its_side(far_host: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_streams(far_gpu: Any, kind: str) -> None:
+def test_streams(far_gpu, kind):
     """What a kernel writes to the host's memory by way of a stream goes on in that stream."""
     ep, peer, far = far_gpu
     local, ours = host_array(ep, kind)
@@ -264,7 +262,7 @@ for value in range(1, 21):
     assert far.finish() == [True] * 20
 
 
-def test_a_notification_follows_what_a_kernel_had_still_to_write(far_host: Any) -> None:
+def test_a_notification_follows_what_a_kernel_had_still_to_write(far_host):
     ep, peer, far = far_host
     source = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
     local, there, stream = ep.register(source), peer["array"], torch.cuda.Stream()
@@ -289,7 +287,7 @@ for value in range(1, 41):
 
 
 @pytest.mark.parametrize("to_gpu", [True, False])
-def test_kill_9_of_the_owner_in_the_middle(far_gpu: Any, far_host: Any, to_gpu: bool) -> None:
+def test_kill_9_of_the_owner_in_the_middle(far_gpu, far_host, to_gpu):
     ep, peer, far = far_gpu if to_gpu else far_host
     there = peer["array"]
     local = host_array(ep, "numpy")[0] if to_gpu else ep.register(gpu_bytes(NBYTES))
@@ -308,7 +306,7 @@ def test_kill_9_of_the_owner_in_the_middle(far_gpu: Any, far_host: Any, to_gpu: 
 
 
 @pytest.mark.parametrize("to_gpu", [True, False])
-def test_kill_9_of_the_writer_in_the_middle(to_gpu: bool) -> None:
+def test_kill_9_of_the_writer_in_the_middle(to_gpu):
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep:
         if to_gpu:
             target = torch.full((NBYTES,), POISON, dtype=torch.uint8, device="cuda:0")

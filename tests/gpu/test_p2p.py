@@ -5,14 +5,13 @@ The other process is on the same GPU, and on another one where the machine has t
 
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 import zerohop as zh
 from device_memory import GRANULE
-from far_side import POISON, THEIRS, FarSide, far_side
+from far_side import POISON, THEIRS, far_side
 
 KINDS = ["cudaMalloc", "own"]
 NBYTES = 1 << 22
@@ -25,7 +24,7 @@ LINK = (
 
 
 @pytest.fixture(params=[(there, kind) for there in THEIRS for kind in KINDS], ids=str)
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+def ends(request):
     there, kind = request.param
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
         far.hold(kind, NBYTES, there)
@@ -36,7 +35,7 @@ def random_bytes(nbytes: int) -> Any:
     return torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device="cuda:0")
 
 
-def test_the_route_is_p2p_and_every_byte_is_placed(ends: Any) -> None:
+def test_the_route_is_p2p_and_every_byte_is_placed(ends):
     ep, peer, far = ends
     there = peer["array"]
     wanted = torch.full((NBYTES,), POISON, dtype=torch.uint8)
@@ -58,7 +57,7 @@ def test_the_route_is_p2p_and_every_byte_is_placed(ends: Any) -> None:
     assert bool((back[-GUARD:] == 7).all())
 
 
-def test_the_route_says_over_what_link_and_is_counted(ends: Any) -> None:
+def test_the_route_says_over_what_link_and_is_counted(ends):
     ep, peer, far = ends
     local, there = ep.register(random_bytes(4096)), peer["array"][:4096]
     reason = peer.route(local, there).reason
@@ -76,7 +75,7 @@ def test_the_route_says_over_what_link_and_is_counted(ends: Any) -> None:
     assert row["nbytes_mapped"] >= NBYTES
 
 
-def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
+def test_a_notification_finds_what_a_kernel_had_still_to_write(ends):
     ep, peer, far = ends
     there, source = peer["array"], torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
     local = ep.register(source)
@@ -97,7 +96,7 @@ for value in range(1, 31):
     assert far.finish() == [True] * 30
 
 
-def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends: Any) -> None:
+def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends):
     ep, peer, far = ends
     for value in range(3):
         source = ep.register(torch.full((NBYTES,), value, dtype=torch.uint8, device="cuda:0"))
@@ -114,7 +113,7 @@ def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends: Any) -> Non
 @pytest.mark.parametrize(
     "ends", [(there, kind) for there in THEIRS[-1:] for kind in KINDS], indirect=True, ids=str
 )
-def test_a_million_small_writes(ends: Any) -> None:
+def test_a_million_small_writes(ends):
     """Back to back, and each to a place of its own."""
     ep, peer, far = ends
     count, stride = (
@@ -134,7 +133,7 @@ def test_a_million_small_writes(ends: Any) -> None:
     assert torch.equal(found.view(torch.int32), wanted)
 
 
-def test_memory_without_a_handle_takes_the_next_route_and_says_why() -> None:
+def test_memory_without_a_handle_takes_the_next_route_and_says_why():
     with zh.Endpoint("soft0", p2p=True) as ep, far_side() as far:
         far.hold("pool", 65536, "cuda:0")
         peer = ep.connect(far.address)
@@ -148,7 +147,7 @@ def test_memory_without_a_handle_takes_the_next_route_and_says_why() -> None:
 
 
 @pytest.mark.parametrize("p2p", [True, False])
-def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch, p2p: bool) -> None:
+def test_memory_of_several_chunks(monkeypatch, p2p):
     """PyTorch's expandable segments: each chunk goes to the other process by itself."""
     nbytes, route = 100 << 20, "p2p" if p2p else "staged"
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
@@ -201,7 +200,7 @@ def write_pages_across_edges(
     wanted[: count * page].view(count, page)[order.to(wanted.device)] = news
 
 
-def test_endpoints_of_one_process() -> None:
+def test_endpoints_of_one_process():
     with zh.Endpoint("soft0", p2p=True) as a, zh.Endpoint("soft0", p2p=True) as b:
         peer = a.connect(b.address)
         for device in THEIRS:

@@ -1,7 +1,5 @@
 """What the chapters in docs show of GPUs runs from top to bottom, on one GPU."""
 
-from pathlib import Path
-
 import pytest
 from frameworks import COMPILER, usable
 from support.pages import GPU, program, promised
@@ -9,7 +7,7 @@ from support.program import run_python
 
 
 @pytest.mark.parametrize("page", ["docs/kernels.md", "docs/streams.md"])
-def test_a_page_runs_from_top_to_bottom(page: str, tmp_path: Path) -> None:
+def test_a_page_runs_from_top_to_bottom(page, tmp_path):
     text = program(page, GPU)
     if "from numba import" in text:
         usable(COMPILER, "numba-cuda")

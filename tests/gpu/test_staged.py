@@ -3,7 +3,6 @@
 soft0 copies by itself; with registration="staged" the Endpoints do, as they do on adapters without GPUDirect.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -33,7 +32,7 @@ class Side:
     ],
     ids=str,
 )
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, zh.Peer]]:
+def ends(request):
     devices, how = request.param
 
     def endpoint() -> zh.Endpoint:
@@ -61,7 +60,7 @@ def check(target: Any, wanted: Any) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [("cuda:0", "cuda:0"), ("cuda:0", "cpu"), ("cpu", "cuda:0")]
 )
-def test_writes_and_reads_place_every_byte(ends: Any, ours: str, theirs: str) -> None:
+def test_writes_and_reads_place_every_byte(ends, ours, theirs):
     a, b, peer = ends
     for nbytes in SIZES:
         source, target = random_bytes(nbytes, ours), poisoned(nbytes, theirs)
@@ -75,7 +74,7 @@ def test_writes_and_reads_place_every_byte(ends: Any, ours: str, theirs: str) ->
         check(back, source)
 
 
-def test_the_route_is_staged_and_says_why(ends: Any) -> None:
+def test_the_route_is_staged_and_says_why(ends):
     a, b, peer = ends
     source, target = a.register(random_bytes(8, "cuda:0")), b.register(random_bytes(8, "cuda:0"))
     route = peer.route(source, target.remote)
@@ -86,7 +85,7 @@ def test_the_route_is_staged_and_says_why(ends: Any) -> None:
         peer.write(source, target.remote, require="gpudirect")
 
 
-def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
+def test_a_notification_finds_what_a_kernel_had_still_to_write(ends):
     a, b, peer = ends
     source = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     target = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
@@ -102,7 +101,7 @@ def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> Non
         transfer.wait()
 
 
-def test_many_pieces_and_columns(ends: Any) -> None:
+def test_many_pieces_and_columns(ends):
     a, b, peer = ends
     source = random_bytes(512 * 1000, "cuda:0").view(512, 1000)
     target = torch.zeros_like(source)
@@ -114,7 +113,7 @@ def test_many_pieces_and_columns(ends: Any) -> None:
     assert torch.equal(target[:, 7:14], source[:, 100:107])
 
 
-def test_atomics(ends: Any) -> None:
+def test_atomics(ends):
     _, b, peer = ends
     words = torch.zeros(4, dtype=torch.int64, device="cuda:0")
     memory = b.register(words)
@@ -128,7 +127,7 @@ def test_atomics(ends: Any) -> None:
     assert words.tolist() == [0, 0, -1, 0]
 
 
-def test_memory_of_every_kind(ends: Any) -> None:
+def test_memory_of_every_kind(ends):
     a, b, peer = ends
     source = random_bytes(2 * GRANULE, "cuda:0")
     local = a.register(source)
@@ -143,7 +142,7 @@ def test_memory_of_every_kind(ends: Any) -> None:
             memory.close()
 
 
-def test_closed_memory_is_out_of_reach(ends: Any) -> None:
+def test_closed_memory_is_out_of_reach(ends):
     a, b, peer = ends
     target = poisoned(1 << 20, "cuda:0")
     memory = b.register(target)
@@ -157,7 +156,7 @@ def test_closed_memory_is_out_of_reach(ends: Any) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [("cuda:0", "cuda:0"), ("cuda:0", "cpu"), ("cpu", "cuda:0")]
 )
-def test_messages(ends: Any, ours: str, theirs: str) -> None:
+def test_messages(ends, ours, theirs):
     a, b, peer = ends
     back = b.endpoint.accept()
     for nbytes in SIZES:
@@ -169,7 +168,7 @@ def test_messages(ends: Any, ours: str, theirs: str) -> None:
         check(target, source)
 
 
-def test_both_sides_at_once(ends: Any) -> None:
+def test_both_sides_at_once(ends):
     a, b, peer = ends
     back = b.endpoint.accept()
     nbytes = 32 << 20
@@ -193,7 +192,7 @@ def test_both_sides_at_once(ends: Any) -> None:
 
 @pytest.mark.parametrize("how", [None, "staged"])
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_chunks_of_every_size(chunk: int, how: str | None) -> None:
+def test_chunks_of_every_size(chunk, how):
     options: dict[str, Any] = {"staging_chunk": chunk, "p2p": 0}
     with zh.Endpoint("soft0", **options) as a, zh.Endpoint("soft0", **options) as b:
         source = random_bytes(64 << 20, "cuda:0")

@@ -29,7 +29,7 @@ def pong(device, nbytes, rounds):
 
 
 @pytest.fixture(params=THEIRS)
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Any, zh.Endpoint, zh.Peer, FarSide]]:
+def ends(request):
     with zh.Endpoint("soft0", p2p=True, timeout=5.0) as ep, far_side(setup=FAR) as far:
         array = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
         ep.share("near", ep.register(array))
@@ -42,7 +42,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Any, zh.Endpoint, zh.
         yield array, ep, peer, far
 
 
-def test_data_is_there_when_the_stream_goes_on(ends: Any) -> None:
+def test_data_is_there_when_the_stream_goes_on(ends):
     array, ep, peer, far = ends
     nbytes = 100_000
     far.begin(f"pong(device, {nbytes}, 50)")
@@ -63,7 +63,7 @@ def test_data_is_there_when_the_stream_goes_on(ends: Any) -> None:
     far.finish()
 
 
-def test_a_stream_waits_for_a_transfer(ends: Any) -> None:
+def test_a_stream_waits_for_a_transfer(ends):
     array, ep, peer, _ = ends
     mine, there = ep.register(array), peer["array"]
     array.fill_(7)
@@ -81,7 +81,7 @@ def test_a_stream_waits_for_a_transfer(ends: Any) -> None:
         first.wait_stream(torch.cuda.current_stream())
 
 
-def test_a_wait_ends_by_its_bound(ends: Any, monkeypatch: Any) -> None:
+def test_a_wait_ends_by_its_bound(ends, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda failure: said.append(str(failure.exc_value)))
     _, ep, _, _ = ends
@@ -95,7 +95,7 @@ def test_a_wait_ends_by_its_bound(ends: Any, monkeypatch: Any) -> None:
     assert "slot 99" in said[0]
 
 
-def test_a_process_that_loads_a_kernel_behind_a_wait_is_not_lost(ends: Any) -> None:
+def test_a_process_that_loads_a_kernel_behind_a_wait_is_not_lost(ends):
     """CUDA waits for all streams to load one, and holds up what is given to the GPU meanwhile."""
     _, _, peer, far = ends
     took = far.run("""
@@ -156,7 +156,7 @@ def checked_ends(p2p: bool, integrity: int) -> Iterator[tuple[zh.Endpoint, zh.Pe
 
 
 @pytest.mark.parametrize("integrity", [0, 1])
-def test_streams_that_wait_for_each_other(integrity: int) -> None:
+def test_streams_that_wait_for_each_other(integrity):
     with checked_ends(True, integrity) as (ep, peer, far):
         names: dict[str, Any] = {"torch": torch, "ep": ep}
         exec(SHARED + MUTUAL, names)  # noqa: S102
@@ -167,7 +167,7 @@ def test_streams_that_wait_for_each_other(integrity: int) -> None:
         assert bool((names["inbox"] == 10).all())
 
 
-def test_a_stream_stands_until_its_write_is_compared() -> None:
+def test_a_stream_stands_until_its_write_is_compared():
     with checked_ends(True, 1) as (ep, peer, far):
         mine = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
         memory, there, stream = ep.register(mine), peer["inbox"], torch.cuda.Stream()
@@ -182,7 +182,7 @@ def test_a_stream_stands_until_its_write_is_compared() -> None:
         assert far.run("answer = int(inbox.min()), ep.wait_notify(1)") == (20, 20)
 
 
-def test_where_the_call_would_wait_for_a_stream_that_waits_it_is_refused() -> None:
+def test_where_the_call_would_wait_for_a_stream_that_waits_it_is_refused():
     with checked_ends(False, 1) as (ep, peer, far):
         memory = ep.register(torch.ones(NBYTES, dtype=torch.uint8, device="cuda:0"))
         there, stream = peer["inbox"], torch.cuda.Stream()
@@ -204,7 +204,7 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("library", STREAMS)
-def test_streams_of_other_libraries(ends: Any, library: str) -> None:
+def test_streams_of_other_libraries(ends, library):
     array, ep, peer, _ = ends
     module, streams = STREAMS[library]
     mine, there = ep.register(array), peer["array"]
@@ -213,7 +213,7 @@ def test_streams_of_other_libraries(ends: Any, library: str) -> None:
         peer.write(mine, there, stream=stream).wait()
 
 
-def test_streams_that_cannot_be_used(ends: Any) -> None:
+def test_streams_that_cannot_be_used(ends):
     array, ep, peer, _ = ends
     mine, there = ep.register(array), peer["array"]
     with pytest.raises(TypeError, match="stream must be"):

@@ -1,7 +1,5 @@
 """torch.distributed by zerohop between GPUs: two ranks on one GPU, and on two where the machine has them."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -104,16 +102,14 @@ def beside_gloo(gpus: int) -> None:
 @pytest.mark.parametrize("p2p", ["1", "0"])
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
 @pytest.mark.parametrize("function", [each_call, in_streams])
-def test_tensors_of_gpus_arrive(
-    tmp_path: Path, monkeypatch: Any, function: Callable[[int], None], gpus: int, p2p: str
-) -> None:
+def test_tensors_of_gpus_arrive(tmp_path, monkeypatch, function, gpus, p2p):
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
     monkeypatch.setenv("ZEROHOP_P2P", p2p)
     with torch_ranks(tmp_path / "store", function, 2, gpus) as ranks:
         ranks.results()
 
 
-def test_beside_gloo_in_one_group(tmp_path: Path) -> None:
+def test_beside_gloo_in_one_group(tmp_path):
     string = "cpu:gloo,cuda:zerohop"
     with torch_ranks(tmp_path / "store", beside_gloo, 2, APART, backend=string) as ranks:
         ranks.results()

@@ -15,7 +15,7 @@ from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
 
 
 @pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def stand_ins(monkeypatch, tmp_path):
     """Two "GPUs", kernels that take made-up times, and an NVSHMEM that moves nothing: its home."""
     monkeypatch.setattr(p2p._core, "gpu_count", lambda: 2)
     monkeypatch.setattr(p2p, "look", host_look)
@@ -29,7 +29,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("stand_ins")
-def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
+def test_every_figure_is_taken_beside_its_peers(tmp_path):
     path = tmp_path / "rows.json"
     options = Options("soft0", ("nvshmem",), quick=True, json_path=path, rings=True)
     good, text = told(suite.make, options)
@@ -69,8 +69,8 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
 
 
 def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
-    stand_ins: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    stand_ins, monkeypatch, tmp_path
+):
     options = Options("soft0", ("nvshmem",), quick=True)
     broken = stand_in_nvcc(tmp_path / "broken", stand_ins, works=False)
     monkeypatch.setenv("CUDA_HOME", str(broken))
@@ -85,7 +85,7 @@ def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
 
 
 @pytest.mark.usefixtures("stand_ins")
-def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch):
     monkeypatch.setattr(p2p._core, "gpu_count", lambda: 1)
     good, text = told(suite.make, Options("soft0", ("nvshmem",), quick=True))
     assert good
@@ -95,12 +95,12 @@ def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch
     assert "NVSHMEM needs one GPU per process" in text
 
 
-def test_the_peer_makes_no_multicast_call() -> None:
+def test_the_peer_makes_no_multicast_call():
     source = nvshmem.SOURCE.read_text()
     assert not re.search("multicast|_mc_|nvls", source, re.IGNORECASE)
 
 
-def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
         PeerFailed, match=r"CuPy, .* not installed \(.*\): pip install 'zerohop\[cupy\]'"
@@ -108,9 +108,7 @@ def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch: pytest.Monkey
         Kernels(0)
 
 
-def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(monkeypatch, tmp_path):
     home = stand_in_home(tmp_path)
     first, second, bare = (
         stand_in_nvcc(tmp_path / name, home, cccl=name != "bare")

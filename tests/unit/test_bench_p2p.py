@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,7 +26,7 @@ from zerohop.bench.plan import GIB, KIB, MIB, Options, Order, PeerFailed
 
 
 @pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_ins(monkeypatch):
     """Two "GPUs" in host memory, and little to move; of the peers, torch is unfit, and nccl dies."""
     monkeypatch.setattr(plan, "BLOCKS_NBYTES", 256 * KIB)
     monkeypatch.setattr(plan, "HALO_TOTAL", 16 * plan.HALO_NBYTES)
@@ -43,7 +42,7 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("stand_ins")
-def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path: Path) -> None:
+def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path):
     path = tmp_path / "rows.json"
     options = Options(
         "soft0", ("raw", "torch", "nccl"), quick=True, sizes=(8, 64 * KIB), json_path=path
@@ -74,7 +73,7 @@ def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path: Path) ->
     assert (head["gpus"], head["cuda_driver"], head["dies"]) == (["Host"] * 2, 13000, "1.0")
 
 
-def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
+def test_arenas_of_all_contenders_fit_into_the_fuller_gpu():
     options = Options(peers=("raw", "torch", "nccl"))
     assert plan.gpu_plan(options, 140 * GIB, 2).left_out == ()
     for gpus in (1, 2):
@@ -84,7 +83,7 @@ def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
         assert GIB in made.left_out
 
 
-def test_errors_of_the_driver_are_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_driver_are_quoted(monkeypatch):
     with pytest.raises(PeerFailed, match=r"cuInit: CUDA error 100 \(made up\)"):
         Driver(HostCuda(cuInit=100))
     with pytest.raises(PeerFailed, match="GPU 0 cannot reach the memory of GPU 1"):
@@ -97,7 +96,7 @@ def test_errors_of_the_driver_are_quoted(monkeypatch: pytest.MonkeyPatch) -> Non
         Driver()
 
 
-def test_a_stream_that_does_not_end_is_not_waited_for_longer_than_said() -> None:
+def test_a_stream_that_does_not_end_is_not_waited_for_longer_than_said():
     with pytest.raises(PeerFailed, match=r"still busy after 0\.05 s"):
         Driver(HostCuda(busy=True)).gpu(0).stream().wait(0.05)
     Driver(HostCuda()).gpu(0).stream().wait(0.0)
@@ -114,7 +113,7 @@ def raw():
     return player, cuda, (near[:MIB], near[MIB:]), (far[:MIB], far[MIB:])
 
 
-def test_raw_copies_what_the_test_says_as_often_as_it_says(raw) -> None:
+def test_raw_copies_what_the_test_says_as_often_as_it_says(raw):
     player, cuda, (source, back), (theirs, target) = raw
     assert player.write(4096, 3) > 0
     assert cuda.calls.count("cuMemcpyPeerAsync") == 3
@@ -131,14 +130,14 @@ def test_raw_copies_what_the_test_says_as_often_as_it_says(raw) -> None:
     assert (target[:64] == source[:64]).all()
 
 
-def test_raw_scatters_each_block_to_its_place(raw) -> None:
+def test_raw_scatters_each_block_to_its_place(raw):
     player, _, (source, _), (_, target) = raw
     player.perform(Order("write_many_64k", "python", MIB, 1))
     assert (target.reshape(16, -1)[plan.places(16)] == source.reshape(16, -1)).all()
     assert sorted(plan.places(16)) == list(range(16)) != list(plan.places(16))
 
 
-def test_raw_moves_the_first_columns_into_the_last(raw) -> None:
+def test_raw_moves_the_first_columns_into_the_last(raw):
     player, _, (source, _), (_, target) = raw
     player.halo(100 * HALO_NBYTES, 1)
     rows, columns = target.reshape(-1, HALO_PITCH), source.reshape(-1, HALO_PITCH)[:100]
@@ -147,7 +146,7 @@ def test_raw_moves_the_first_columns_into_the_last(raw) -> None:
     assert not rows[100:].any()
 
 
-def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch):
     for name in peers.SAFE:
         monkeypatch.setenv(name, "1")
     monkeypatch.setitem(sys.modules, "torch", None)

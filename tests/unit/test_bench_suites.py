@@ -24,7 +24,7 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def short(monkeypatch):
     """Figures of this machine are not judged here."""
     monkeypatch.setattr(plan, "QUICK_SECONDS", 0.002)
     monkeypatch.setattr(calls, "BATCHES", 3)
@@ -51,7 +51,7 @@ def measured(
 
 
 @pytest.mark.timeout(400)
-def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path: Path) -> None:
+def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path):
     text, head, rows = measured(host, tmp_path / "rows.json", COMMANDS["host"].peers, (LARGE,))
     ours = {(r["test"], r["driver"], r["memory"], r["nbytes"]) for r in rows if r["impl"] == OURS}
     assert ours == {
@@ -85,7 +85,7 @@ def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path: Path)
         assert head["settings"][peer] == settings[peer]
 
 
-def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_p2p_what_the_device_does_is_measured(monkeypatch):
     monkeypatch.setattr(pair, "Pair", FarPair)
     good, text = told(host.make, Options("soft0", quick=True, sizes=(8,)))
     assert good
@@ -95,9 +95,7 @@ def test_without_p2p_what_the_device_does_is_measured(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.timeout(patient(400))
-def test_two_processes_wait_where_they_are_placed_and_jobs_beside_all_who_are_there(
-    tmp_path: Path,
-) -> None:
+def test_two_processes_wait_where_they_are_placed_and_jobs_beside_all_who_are_there(tmp_path):
     peers = COMMANDS["wait"].peers
     text, head, rows = measured(wait, tmp_path / "rows.json", peers, placements=(TOGETHER, FREE))
     absent = {a["impl"].split(",")[0] for a in head.get("not_available", ()) if not a["test"]}
@@ -119,7 +117,7 @@ def test_two_processes_wait_where_they_are_placed_and_jobs_beside_all_who_are_th
 
 
 @pytest.mark.timeout(300)
-def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
+def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path):
     text, head, rows = measured(verbs, tmp_path / "rows.json", ("raw", "perftest"))
     expected = {(test, nbytes) for test in verbs.SIZED for nbytes in SIZES}
     expected |= {(test, 8) for test in (*verbs.INLINE, *verbs.ATOMIC)}
@@ -134,7 +132,7 @@ def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path: Path) -> No
     assert (head["device"], head["provider"]) == ("soft0", "softhca")
 
 
-def test_a_device_that_is_not_there_is_told() -> None:
+def test_a_device_that_is_not_there_is_told():
     good, text = told(verbs.make, Options("mlx9_9", quick=True))
     assert not good
     assert "zerohop bench failed: " in text
@@ -142,7 +140,7 @@ def test_a_device_that_is_not_there_is_told() -> None:
 
 
 @pytest.mark.timeout(300)
-def test_registering_is_measured_by_size_and_again(tmp_path: Path, monkeypatch) -> None:
+def test_registering_is_measured_by_size_and_again(tmp_path, monkeypatch):
     monkeypatch.setattr(registration._core, "gpu_count", lambda: 0)
     text, head, rows = measured(registration, tmp_path / "rows.json", ("raw",))
     found = {(r["impl"], r["test"], r["metric"], r["nbytes"]) for r in rows}
@@ -156,7 +154,7 @@ def test_registering_is_measured_by_size_and_again(tmp_path: Path, monkeypatch) 
 
 
 @pytest.mark.timeout(300)
-def test_calls_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
+def test_calls_are_measured_from_python_and_from_cpp(tmp_path):
     text, head, rows = measured(python, tmp_path / "rows.json", (), (LARGE,))
     found = {(r["test"], r["driver"], r["memory"]) for r in rows}
     tests = {*calls.CALLS, *python.LATENCIES}
@@ -171,7 +169,7 @@ def test_calls_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
     assert "posting a write from Python - from C++ <= 1 us" in text
 
 
-def test_a_write_is_seen_without_a_notification_by_both_drivers() -> None:
+def test_a_write_is_seen_without_a_notification_by_both_drivers():
     with Ranks(pair.work, 2, "soft0", 4096) as ranks:
         for test, nbytes, times in (
             *(("write_latency", nbytes, 40) for nbytes in (8, 1, 8, 512)),
@@ -194,14 +192,14 @@ def ends():
         yield here.connect(there.address), arena, there.empty(64).remote
 
 
-def test_a_ball_that_does_not_come_back_ends_the_loop(ends) -> None:
+def test_a_ball_that_does_not_come_back_ends_the_loop(ends):
     peer, arena, far = ends
     with pytest.raises(zh.TransferTimeout, match="did not end in time"):
         _core.bench_memory_ping_pong(peer, arena[0], far, arena[1], 10, True, 0.2)
 
 
 @pytest.mark.parametrize("part", [np.s_[:, 3], np.s_[0, :0]])
-def test_memory_that_cannot_be_polled_is_refused(ends, part) -> None:
+def test_memory_that_cannot_be_polled_is_refused(ends, part):
     peer, arena, far = ends
     with pytest.raises(ValueError, match="contiguous, on the host, and not empty"):
         _core.bench_memory_ping_pong(peer, arena[0], far, arena[part], 1, True, 1.0)

@@ -34,7 +34,7 @@ def met(targets: Sequence[Target], *rows: Row) -> list[bool | None]:
     return [is_met for is_met, _ in judged(targets, *rows).values()]
 
 
-def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
+def test_ratios_are_judged_at_the_worst_size_from_their_threshold():
     rows = []
     for nbytes, ours, theirs in [(4 * KIB, 1, 9), (64 * KIB, 3, 2), (MIB, 9, 10), (GIB, 4, 2)]:
         rows += [rate("write", nbytes, ours)]
@@ -54,15 +54,13 @@ def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
 @pytest.mark.parametrize(
     ("value", "error", "is_met"), [(-30e-9, 50e-9, True), (1.9e-6, 0.2e-6, False)]
 )
-def test_a_difference_in_the_noise_is_judged_with_it_and_of_1_gib_alone(
-    value: float, error: float, is_met: bool
-) -> None:
+def test_a_difference_in_the_noise_is_judged_with_it_and_of_1_gib_alone(value, error, is_met):
     rows = [row("mapping", GIB, "cached", value), row("mapping", GIB, "cached_error", error)]
     assert met(p2p.TARGETS, *rows) == [is_met]
     assert judged(p2p.TARGETS, *(replace(each, nbytes=MIB) for each in rows)) == {}
 
 
-def test_nothing_is_judged_where_one_gpu_had_both_ends() -> None:
+def test_nothing_is_judged_where_one_gpu_had_both_ends():
     one = row("put_notify", 8, "one_way", 1e-6, memory="cuda:0 -> cuda:0")
     first, *others = verdicts(gda.TARGETS, [one])
     assert (first.met, first.measured, first.unjudged) == (
@@ -73,7 +71,7 @@ def test_nothing_is_judged_where_one_gpu_had_both_ends() -> None:
     assert {verdict.unjudged for verdict in others} == {""}
 
 
-def test_of_the_places_of_rings_there_is_a_figure_or_a_reason() -> None:
+def test_of_the_places_of_rings_there_is_a_figure_or_a_reason():
     figure = row("put_notify_direct", 8, "one_way", 21e-6, driver="kernel")
     found = gda.rings([figure], {"device": "soft0"})
     assert found["CPU / CPU"] == "21 us one way of 8 B by soft0"
@@ -88,7 +86,7 @@ def taken(test: str, impl: str, value: float, **others) -> Row:
     return row(test, value=value, impl=impl, **fields)
 
 
-def test_waits_are_judged_on_one_core_and_by_the_worst_job() -> None:
+def test_waits_are_judged_on_one_core_and_by_the_worst_job():
     one = {"placement": TOGETHER}
     rows = [
         taken(wait.LATENCY, OURS, 7e-6, route="p2p", **one),

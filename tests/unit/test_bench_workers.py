@@ -59,7 +59,7 @@ def come_to(states: str, pids: Iterable[int]) -> None:
     until(lambda: all(state(pid) in states for pid in pids), f"all come to {states}", 20)
 
 
-def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
+def test_workers_stop_and_go_on_in_the_place_they_were_given():
     for where in (TOGETHER, APART):
         contender = Workers("x", 2, Where)
         pids = contender.start(where).pids
@@ -73,7 +73,7 @@ def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
         contender.pause()  # nobody is there any more
 
 
-def test_ranks_of_mpi_stop_and_go_on() -> None:
+def test_ranks_of_mpi_stop_and_go_on():
     needs(commands=("mpirun",), modules=("mpi4py",))
     player = mpi.contender(2, 0)
     player.start()
@@ -88,7 +88,7 @@ def test_ranks_of_mpi_stop_and_go_on() -> None:
     come_to("ZX", pids)
 
 
-def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost() -> None:
+def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost():
     contenders = [Workers(OURS, 2, Pair, "soft0", 1 << 16, p2p) for p2p in (0, 1)]
     order = Order("latency", "python", 8, 10)
     for each in contenders:
@@ -101,7 +101,7 @@ def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost() -> N
         each.finish()
 
 
-def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path: Path) -> None:
+def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path):
     (tmp_path / "tests_player.py").write_text(Path(__file__).read_text())
     program = tmp_path / "killed.py"
     program.write_text(KILLED_PARENT)
@@ -113,7 +113,7 @@ def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path: Pat
     come_to("ZX", pids)
 
 
-def test_idle_peers_are_counted_in_new_processes_every_time() -> None:
+def test_idle_peers_are_counted_in_new_processes_every_time():
     contender = Workers(OURS, 2, Idle, "soft0", anew=True)
     order = Order("idle_peers_3", "cpp", 0, 3)
     pids = set(contender.start().pids)
@@ -122,9 +122,7 @@ def test_idle_peers_are_counted_in_new_processes_every_time() -> None:
     assert contender.measure(order, 0.0).keys() == {"rss_per_peer"}
 
 
-def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(tmp_path, monkeypatch):
     for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3", "4-5", "4-5")):
         folder = tmp_path / f"cpu{cpu}/topology"
         folder.mkdir(parents=True)
@@ -140,7 +138,7 @@ def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(
     assert placed == [{0}, {4}, {0}, {0}, {0}, {0}]
 
 
-def test_a_peer_that_hangs_is_ended_after_its_bound() -> None:
+def test_a_peer_that_hangs_is_ended_after_its_bound():
     peer = Workers("nccl", 2, Hangs)
     assert peer.ask("facts") == [{"dies": "1.0"}] * 2
     pids = peer._ranks.pids

@@ -47,13 +47,13 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+def scene():
     with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
         yield Scene(ep, other)
 
 
 @pytest.mark.parametrize("sentence", CASES)
-def test_the_argument_is_named_and_none_is_shown(scene: Scene, sentence: str) -> None:
+def test_the_argument_is_named_and_none_is_shown(scene, sentence):
     with pytest.raises(TypeError) as caught:
         CASES[sentence](scene)
     said = str(caught.value)
@@ -62,7 +62,7 @@ def test_the_argument_is_named_and_none_is_shown(scene: Scene, sentence: str) ->
     assert "Invoked" not in said
 
 
-def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene: Scene) -> None:
+def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene):
     fresh = b"notify".decode()  # no interned str, as those in a program's text are
     ours, far, peer = scene.array, scene.far, scene.peer
     calls: list[Callable[[tuple[int, int]], zh.Transfer]] = [
@@ -81,7 +81,7 @@ def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene: Sc
     np.testing.assert_array_equal(np.asarray(scene.memory), ours)
 
 
-def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene: Scene) -> None:
+def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene):
     ep, other, peer = scene.ep, scene.other, scene.peer
     fresh = b"timeout".decode()
     done = peer.write(scene.array, scene.far)
@@ -114,18 +114,18 @@ def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene: Scene) -> N
             with pytest.raises(
                 (TypeError, ValueError), match=r"^timeout must be a number of seconds"
             ):
-                (call if call != done.wait else peer.recv(np.zeros(1)).wait)(wrong)  # type: ignore[arg-type]
+                (call if call != done.wait else peer.recv(np.zeros(1)).wait)(wrong)
 
 
-def test_what_was_never_made_is_refused_by_fast_methods_too(scene: Scene) -> None:
+def test_what_was_never_made_is_refused_by_fast_methods_too(scene):
     half = zh.Transfer.__new__(zh.Transfer)
     with pytest.raises(TypeError, match="never made"):
         half.wait()
     with pytest.raises(TypeError):
-        zh.Peer.write(half, scene.array, scene.far)  # type: ignore[arg-type]
+        zh.Peer.write(half, scene.array, scene.far)
 
 
-def test_a_list_that_changes_while_it_is_read(scene: Scene) -> None:
+def test_a_list_that_changes_while_it_is_read(scene):
     class Evil:
         def __index__(self) -> int:
             notify.clear()
@@ -133,11 +133,11 @@ def test_a_list_that_changes_while_it_is_read(scene: Scene) -> None:
 
     notify: list[Any] = []
     notify += [Evil(), 10**6]
-    scene.peer.write(scene.array, scene.far, notify=notify).wait()  # type: ignore[arg-type]
+    scene.peer.write(scene.array, scene.far, notify=notify).wait()
     assert scene.other.wait_notify(9) == 10**6
 
 
-def test_what_is_passed_is_never_read_as_a_signature() -> None:
+def test_what_is_passed_is_never_read_as_a_signature():
     shown = "\n    2. (a: int) -> None\n\nInvoked with: \n    3. (b: int) -> None"
     refusal = (
         "f(): incompatible function arguments. ...:\n    1. (x: str) -> None\n\nInvoked with: "
@@ -156,7 +156,7 @@ def functions() -> Iterator[tuple[str, str]]:
                 yield f"{scope.__name__}.{name}", signature[1]
 
 
-def test_every_signature_of_the_core_can_be_explained() -> None:
+def test_every_signature_of_the_core_can_be_explained():
     signatures = dict(functions())
     assert {"Peer.write", "Endpoint.register", "QueuePair.__init__"} <= set(signatures)
     for name, signature in signatures.items():
@@ -180,13 +180,13 @@ def bound_types(scope: Any) -> Iterator[type]:
 TYPES = sorted(set(bound_types(_core)), key=str)
 
 
-def test_all_are_found() -> None:
+def test_all_are_found():
     names = {each.__name__ for each in TYPES}
     assert names >= {"Endpoint", "Peer", "Memory", "RemoteMemory", "Transfer", "Grant", "QueuePair"}
 
 
 @pytest.mark.parametrize("bound", TYPES, ids=str)
-def test_each_use_is_refused(bound: type) -> None:
+def test_each_use_is_refused(bound):
     half = bound.__new__(bound)
     refused = partial(pytest.raises, (TypeError, RuntimeError), match=f"{NEVER_MADE}|{NOT_HELD}")
     for name, member in vars(bound).items():
@@ -205,7 +205,7 @@ def test_each_use_is_refused(bound: type) -> None:
                 getattr(half, name)()
 
 
-def test_what_a_traceback_shows_of_an_endpoint_that_could_not_be_made() -> None:
+def test_what_a_traceback_shows_of_an_endpoint_that_could_not_be_made():
     with pytest.raises(zh.VerbsError, match="soft7") as caught:
         zh.Endpoint("soft7")
     frames = [entry.frame for entry in caught.traceback]

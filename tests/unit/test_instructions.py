@@ -17,7 +17,7 @@ MOST = {
 
 
 @pytest.fixture(scope="module")
-def counted() -> dict[str, int]:
+def counted():
     needs(commands=("valgrind", "cc"))
     if sys.version_info[:2] != (3, 11):
         pytest.skip("the figures are of CPython 3.11")
@@ -25,5 +25,5 @@ def counted() -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", MOST)
-def test_a_call_costs_no_more(counted: dict[str, int], name: str) -> None:
+def test_a_call_costs_no_more(counted, name):
     assert counted[name] <= MOST[name]

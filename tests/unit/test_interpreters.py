@@ -38,7 +38,7 @@ def how_to_create(isolated: bool) -> str:
 
 @pytest.mark.parametrize("order", [BEFORE, AFTER], ids=["before", "after"])
 @pytest.mark.parametrize("isolated", [True, False])
-def test_a_subinterpreter_is_refused_and_the_main_one_works(order: str, isolated: bool) -> None:
+def test_a_subinterpreter_is_refused_and_the_main_one_works(order, isolated):
     run = "exec" if sys.version_info >= (3, 13) else "run_string"
     prelude = PRELUDE.format(isolated=how_to_create(isolated), run=run)
     done = run_python("-c", prelude + order + WORKS)

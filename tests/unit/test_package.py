@@ -31,7 +31,7 @@ def requirement_names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^\w.-]", r)[0] for r in requirements if "extra ==" not in r}
 
 
-def test_import_is_fast() -> None:
+def test_import_is_fast():
     code = """
 import time, numpy
 begin = time.perf_counter()
@@ -42,7 +42,7 @@ print(time.perf_counter() - begin)
     assert min(tries) <= MAX_IMPORT_SECONDS, tries
 
 
-def test_coroutines_are_there_without_asyncio_being_imported() -> None:
+def test_coroutines_are_there_without_asyncio_being_imported():
     code = """
 import sys, zerohop
 print("asyncio" in sys.modules, "aio" in dir(zerohop))
@@ -59,13 +59,13 @@ except AttributeError as error:
     ]
 
 
-def test_import_loads_no_array_framework() -> None:
+def test_import_loads_no_array_framework():
     loaded = printed("import sys, zerohop; print(*sys.modules)").split()
     assert "zerohop" in loaded
     assert not set(ABSENT_MODULES) & set(loaded)
 
 
-def test_import_without_vendor_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_without_vendor_libraries(tmp_path, monkeypatch):
     """A file that is no library, found first, stands for each library that is not installed."""
     for library in ABSENT_LIBRARIES:
         (tmp_path / library).write_bytes(b"")
@@ -85,13 +85,13 @@ print(zerohop.__version__)
     assert printed(code).strip() == metadata.version("zerohop")
 
 
-def test_typed_package_is_installed() -> None:
+def test_typed_package_is_installed():
     names = {str(f) for f in metadata.files("zerohop") or []}
     assert {"zerohop/py.typed", "zerohop/_core.pyi"} <= names
 
 
 @pytest.fixture(scope="module")
-def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(repository, tmp_path_factory):
     """A wheel; under make it is built in the folder of the installation, which costs seconds."""
     out = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
@@ -101,7 +101,7 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(900)
-def test_wheel_is_small_and_depends_on_little(wheel: Path) -> None:
+def test_wheel_is_small_and_depends_on_little(wheel):
     assert wheel.stat().st_size < MAX_WHEEL_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -132,15 +132,13 @@ def configure(repository: Path, build: Path, *options: str) -> subprocess.Comple
         ([*EVERYTHING, "-DCMAKE_DISABLE_FIND_PACKAGE_pybind11=ON"], "-m pip install pybind11"),
     ],
 )
-def test_missing_package_is_named(
-    repository: Path, tmp_path: Path, options: list[str], remedy: str
-) -> None:
+def test_missing_package_is_named(repository, tmp_path, options, remedy):
     done = configure(repository, tmp_path, *options)
     assert done.returncode != 0
     assert remedy in " ".join(done.stderr.split())
 
 
-def test_build_without_nvcc_says_so(repository: Path, tmp_path: Path) -> None:
+def test_build_without_nvcc_says_so(repository, tmp_path):
     done = configure(repository, tmp_path, "-DNVCC=OFF", "-DZEROHOP_PYTHON=OFF")
     assert done.returncode == 0, done.stderr
     assert "no nvcc; building without GPU kernels" in done.stdout
@@ -155,7 +153,7 @@ def stub_lines(folder: Path) -> list[str]:
 
 
 @pytest.mark.timeout(300)
-def test_stub_is_current(repository: Path, tmp_path: Path) -> None:
+def test_stub_is_current(repository, tmp_path):
     subprocess.run([repository / ".ci/stubs", tmp_path], check=True, timeout=240)
     current = stub_lines(tmp_path)
     assert len(current) > 1

@@ -32,7 +32,7 @@ def python(code: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
     )
 
 
-def test_two_processes_exchange(tmp_path: Path) -> None:
+def test_two_processes_exchange(tmp_path):
     code = saved("docs/transfers.md", "exchange.py")
     card = tmp_path / "address.bin"
     card.write_bytes(b"of an earlier run, and for everybody to read")
@@ -45,7 +45,7 @@ def test_two_processes_exchange(tmp_path: Path) -> None:
         assert server.communicate() == ("499500.0\n", "")
 
 
-def test_ranks_write_to_each_other(tmp_path: Path) -> None:
+def test_ranks_write_to_each_other(tmp_path):
     code = saved("docs/world.md", "job.py")
     for _ in range(2):  # the second time the directory has addresses of ranks that are gone
         with python(code, "1", cwd=tmp_path) as second, python(code, "0", cwd=tmp_path) as first:
@@ -55,7 +55,7 @@ def test_ranks_write_to_each_other(tmp_path: Path) -> None:
     assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
 
 
-def test_ranks_share_what_they_have(tmp_path: Path) -> None:
+def test_ranks_share_what_they_have(tmp_path):
     code = saved("docs/collectives.md", "share.py")
     with python(code, "1", cwd=tmp_path) as second, python(code, "0", cwd=tmp_path) as first:
         assert first.communicate() == ("0 1.0 [0.0, 1.0, 2.0] [3.0, 12.0]\n", "")
@@ -63,7 +63,7 @@ def test_ranks_share_what_they_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_pytorch_moves_rows(tmp_path: Path) -> None:
+def test_pytorch_moves_rows(tmp_path):
     (tmp_path / "rows.py").write_text(saved("docs/torch.md", "rows.py"))
     apart = ("--redirects=3", "--log-dir=logs")  # on one pipe their words may mix
     done = torchrun(2, "rows.py", options=apart, cwd=tmp_path)
@@ -72,7 +72,7 @@ def test_pytorch_moves_rows(tmp_path: Path) -> None:
     assert sorted(printed) == ["0 [0.0, 10.0]\n", "1 [1.0, 11.0]\n"]
 
 
-def test_what_happens_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_happens_is_seen(monkeypatch):
     with (
         zh.Endpoint("soft0", name="far") as far,
         tempfile.TemporaryDirectory(prefix="zh") as folder,
@@ -95,7 +95,7 @@ def test_what_happens_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 'operation="write",le="+Inf"} 1' in told["text"]
 
 
-def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:
+def test_knobs_are_the_ones_that_the_code_reads(repository):
     read = set()
     for folder, pattern in (("python", "*.py"), ("cpp", "*.cpp")):
         for path in (repository / folder).rglob(pattern):
@@ -107,7 +107,7 @@ def test_knobs_are_the_ones_that_the_code_reads(repository: Path) -> None:
     assert listed[len(read) :] == [knob.variable for knob in KNOBS]
 
 
-def test_knobs_are_listed_as_they_are() -> None:
+def test_knobs_are_listed_as_they_are():
     lines = text("docs/knobs.md").splitlines()
     for knob in KNOBS:
         meaning = f"{knob.meaning}. {knob.allowed_text.capitalize()}."
@@ -129,7 +129,7 @@ def source(block: str) -> str:
     return code
 
 
-def test_that_of_cupy(tmp_path: Path) -> None:
+def test_that_of_cupy(tmp_path):
     block = shown("cupy.RawKernel")
     file = tmp_path / "exchange.cu"
     file.write_text(source(block))
@@ -148,7 +148,7 @@ class Compiler:
         return SimpleNamespace(get_kernel=lambda name: (name, code))
 
 
-def test_that_of_cuda_core() -> None:
+def test_that_of_cuda_core():
     launched: list[tuple[Any, ...]] = []
     names = {"zh": zh, "queue": QUEUE, "board": BOARD, "mine": MINE, "stream": "a stream"}
     names |= {"gpu": SimpleNamespace(arch="90"), "LaunchConfig": LaunchConfig, "Program": Compiler}
@@ -160,7 +160,7 @@ def test_that_of_cuda_core() -> None:
     assert name.encode() in code
 
 
-def test_that_of_nvcc(tmp_path: Path) -> None:
+def test_that_of_nvcc(tmp_path):
     block = shown("ProgramOptions(")
     (tmp_path / "exchange.cu").write_text(source(block))
     path = f"{Path(nvcc()).parent}:{os.environ['PATH']}"
@@ -185,7 +185,7 @@ class Jitted:
         return launch
 
 
-def test_that_of_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_that_of_numba(monkeypatch):
     monkeypatch.setattr(cuda, "jit", Jitted)
     names = {"cuda": cuda, "queue": QUEUE, "board": BOARD, "mine": MINE}
     exec(shown("zn.put_notify"), names)  # noqa: S102

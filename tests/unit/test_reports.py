@@ -22,16 +22,16 @@ def warnings_after(sentence: str) -> list[str]:
     return [str(w.message) for w in caught]
 
 
-def test_report_becomes_a_warning() -> None:
+def test_report_becomes_a_warning():
     assert warnings_after("a sentence") == ["a sentence"]
 
 
 @pytest.mark.parametrize("length", [255, 256, 5000])
-def test_long_sentences_are_cut(length: int) -> None:
+def test_long_sentences_are_cut(length):
     assert warnings_after("x" * length) == ["x" * min(length, 255)]
 
 
-def test_report_at_exit_goes_to_stderr() -> None:
+def test_report_at_exit_goes_to_stderr():
     code = """
 import atexit
 from zerohop import _core

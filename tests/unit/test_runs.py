@@ -45,7 +45,7 @@ def change(path: Path, rank: int, **values: str) -> None:
     directory.set(key, replace(entry, **values).to_bytes())
 
 
-def test_who_has_ended_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path: Path) -> None:
+def test_who_has_ended_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path):
     first, second = ranks(tmp_path, 0, 1)
     assert found(first, 1) == (b"\1", THERE)
     second.leave()
@@ -59,7 +59,7 @@ def test_who_has_ended_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path:
     assert found(other, 0) == (b"\0", THERE)
 
 
-def test_all_join_at_once(tmp_path: Path) -> None:
+def test_all_join_at_once(tmp_path):
     for _ in range(5):
         made = [Addresses(Directory(tmp_path), "w", number, 8) for number in range(8)]
         joining = [Attempt(one.publish, b"x", 20.0) for one in made]
@@ -71,7 +71,7 @@ def test_all_join_at_once(tmp_path: Path) -> None:
             one.leave()
 
 
-def test_a_rank_of_another_host_is_looked_for_where_its_lock_is_not_seen(tmp_path: Path) -> None:
+def test_a_rank_of_another_host_is_looked_for_where_its_lock_is_not_seen(tmp_path):
     first, second = ranks(tmp_path, 0, 1)
     change(tmp_path, 1, boot="elsewhere")
     assert found(first, 1)[1] == THERE
@@ -85,7 +85,7 @@ def test_a_rank_of_another_host_is_looked_for_where_its_lock_is_not_seen(tmp_pat
         first.found(1, first.wait(1, 0.0)[0])
 
 
-def test_a_lock_beside_the_entry_of_an_earlier_run_says_nothing_yet(tmp_path: Path) -> None:
+def test_a_lock_beside_the_entry_of_an_earlier_run_says_nothing_yet(tmp_path):
     first, _ = ranks(tmp_path, 0, 1)
     change(tmp_path, 1, run="earlier")
     lead = found(first, 1)[1]
@@ -93,7 +93,7 @@ def test_a_lock_beside_the_entry_of_an_earlier_run_says_nothing_yet(tmp_path: Pa
     assert not lead.lost
 
 
-def test_without_locks_the_dates_decide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_the_dates_decide(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
@@ -108,7 +108,7 @@ def test_without_locks_the_dates_decide(tmp_path: Path, monkeypatch: pytest.Monk
     second.leave()
 
 
-def test_a_crowd_at_the_gate_does_not_hold_up_for_ever(tmp_path: Path) -> None:
+def test_a_crowd_at_the_gate_does_not_hold_up_for_ever(tmp_path):
     gate = Directory(tmp_path).locks("zerohop/w/lock")
     assert gate.take(2**62)
     begin = time.monotonic()
@@ -130,7 +130,7 @@ sys.stdin.read()
 """
 
 
-def test_a_byte_has_one_holder(tmp_path: Path) -> None:
+def test_a_byte_has_one_holder(tmp_path):
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.taken(0, 100) is None
     assert first.take(5)
@@ -147,7 +147,7 @@ def test_a_byte_has_one_holder(tmp_path: Path) -> None:
     assert first.taken(0, 1 << 62) is None
 
 
-def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
+def test_the_lock_ends_with_the_process(tmp_path):
     locks = ByteLocks(tmp_path / "lock")
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(tmp_path / "lock")],
@@ -163,7 +163,7 @@ def test_the_lock_ends_with_the_process(tmp_path: Path) -> None:
     assert locks.take(1 << 62)
 
 
-def test_a_forked_child_does_not_hold_on(tmp_path: Path) -> None:
+def test_a_forked_child_does_not_hold_on(tmp_path):
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.take(0)
     told, tell = os.pipe()
@@ -187,7 +187,7 @@ def test_a_forked_child_does_not_hold_on(tmp_path: Path) -> None:
     assert (held, left) == (0, None)
 
 
-def test_a_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
+def test_a_child_waits_for_no_thread_of_its_parent(tmp_path):
     locks = ByteLocks(tmp_path / "lock")
     with locks._lock, forking():  # as another thread's call has it
         child = os.fork()
@@ -201,7 +201,7 @@ def test_a_child_waits_for_no_thread_of_its_parent(tmp_path: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def test_what_is_dropped_is_given_up(tmp_path: Path) -> None:
+def test_what_is_dropped_is_given_up(tmp_path):
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.take(0)
     first.write(b"0123")
@@ -210,7 +210,7 @@ def test_what_is_dropped_is_given_up(tmp_path: Path) -> None:
     assert second.taken(0, 1) is None
 
 
-def test_what_is_closed_uses_no_file(tmp_path: Path) -> None:
+def test_what_is_closed_uses_no_file(tmp_path):
     """Its number may be another file's by then."""
     locks = ByteLocks(tmp_path / "lock")
     locks.close()

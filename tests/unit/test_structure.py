@@ -163,25 +163,25 @@ def import_circle(root: Path) -> list[str]:
     return []
 
 
-def test_imports_have_no_circle(repository: Path) -> None:
+def test_imports_have_no_circle(repository):
     assert "zerohop.world" in python_imports(repository)["zerohop"]
     assert import_circle(repository) == []
 
 
-def test_includes_go_one_way(repository: Path) -> None:
+def test_includes_go_one_way(repository):
     assert include_problems(repository) == []
 
 
-def test_device_headers_stand_alone(repository: Path) -> None:
+def test_device_headers_stand_alone(repository):
     assert list(files(repository, (DEVICE,), CODE))
     assert device_problems(repository) == []
 
 
-def test_files_are_short(repository: Path) -> None:
+def test_files_are_short(repository):
     assert length_problems(repository) == []
 
 
-def test_every_layer_is_seen(repository: Path) -> None:
+def test_every_layer_is_seen(repository):
     """The checks above look at something: each folder of cpp/ that has code is a known layer."""
     seen = {p.relative_to(repository).parts[1] for p in files(repository, ("cpp",), CODE)}
     assert {"base", "driver", "softhca", "rdma", "engine", "bindings"} <= seen

@@ -10,7 +10,6 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,7 +26,7 @@ from zerohop.observe.sources import Answer, Source, ask_all, local_sources, name
 
 
 @pytest.fixture(autouse=True)
-def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def runtime(monkeypatch):
     """A folder of its own for sockets, whose paths have to be short."""
     with tempfile.TemporaryDirectory(prefix="zh") as path:
         monkeypatch.setenv("XDG_RUNTIME_DIR", path)
@@ -58,7 +57,7 @@ with zh.Endpoint("soft0", name="busy", metrics="local") as ep, zh.Endpoint("soft
 """
 
 
-def test_processes_of_this_host_through_a_pipe() -> None:
+def test_processes_of_this_host_through_a_pipe():
     with subprocess.Popen(
         [sys.executable, "-c", BUSY], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as busy:
@@ -81,7 +80,7 @@ def test_processes_of_this_host_through_a_pipe() -> None:
     assert all(row["ops/s"] == "0" for row in rows[1:])
 
 
-def test_in_a_terminal_until_it_is_interrupted() -> None:
+def test_in_a_terminal_until_it_is_interrupted():
     ours, theirs = pty.openpty()
     with (
         zh.Endpoint("soft0", name="seen", metrics="local") as ep,
@@ -105,7 +104,7 @@ def test_in_a_terminal_until_it_is_interrupted() -> None:
     assert b"errors" in drawn
 
 
-def test_by_address() -> None:
+def test_by_address():
     with zh.Endpoint("soft0", name="port", metrics=0) as ep, zh.Endpoint("soft0") as other:
         target = other.empty(8)
         ep.connect(other.address).write(np.ones(8, "u1"), target.remote).wait()
@@ -123,7 +122,7 @@ def test_by_address() -> None:
     assert done.exit_code == 2
 
 
-def test_the_socket_of_a_process_that_was_killed_is_put_away(runtime: Path) -> None:
+def test_the_socket_of_a_process_that_was_killed_is_put_away(runtime):
     folder = runtime / "zerohop"
     folder.mkdir(mode=0o700)
     ended = subprocess.Popen([sys.executable, "-c", ""])
@@ -140,9 +139,7 @@ def test_the_socket_of_a_process_that_was_killed_is_put_away(runtime: Path) -> N
     assert own.exists()
 
 
-def test_one_that_does_not_answer_holds_the_others_up_no_longer_than_its_patience(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_that_does_not_answer_holds_the_others_up_no_longer_than_its_patience(monkeypatch):
     monkeypatch.setattr(sources, "_PATIENCE", 0.3)
     with (
         socket.create_server(("127.0.0.1", 0)) as silent,
@@ -194,7 +191,7 @@ def look(at: float, ops: int, out: int, buckets: tuple[int, int, int], failures:
     return Answer(Source("1"), at, text + "garbage\nzerohop_x{} nonsense\n")
 
 
-def test_rates_are_of_the_time_between_two_looks() -> None:
+def test_rates_are_of_the_time_between_two_looks():
     before = look(10.0, ops=100, out=1000, buckets=(50, 60, 60))
     [row] = rows_between(before, look(12.0, ops=300, out=5000, buckets=(150, 250, 260), failures=3))
     assert (row.process, row.endpoint, row.peer) == ("1", "a", 'b"')
@@ -205,7 +202,7 @@ def test_rates_are_of_the_time_between_two_looks() -> None:
     assert row.p99 == 2e-6  # the last bucket has no end
 
 
-def test_who_is_gone_is_told_of_for_its_errors() -> None:
+def test_who_is_gone_is_told_of_for_its_errors():
     """And routes that nothing ever took are not told of at all."""
 
     def told(peer: str, ops: int, failures: int, connected: int) -> str:
@@ -229,7 +226,7 @@ def test_who_is_gone_is_told_of_for_its_errors() -> None:
     assert "gone:lost" in view.plain(rows)
 
 
-def test_the_table_takes_no_orders_from_names() -> None:
+def test_the_table_takes_no_orders_from_names():
     row = Row("1", "\x1b[2J[red]", "x" * 100, "p2p", "", 1234.5, 2e9, 0, 0, 1, 1.5e-6, 2.0, 7)
     [_, line] = view.plain([row]).splitlines()
     cells = line.split()
@@ -244,7 +241,7 @@ def test_the_table_takes_no_orders_from_names() -> None:
     assert "trouble" in drawn
 
 
-def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime: Path) -> None:
+def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime):
     folder = runtime / "zerohop"
     folder.mkdir(mode=0o700)
     path = folder / f"{os.getpid()}-0.sock"
@@ -256,7 +253,7 @@ def test_the_socket_of_one_whose_number_another_has_is_put_away(runtime: Path) -
 
 
 @pytest.mark.parametrize("value", ["NaN", "-Inf", "x", "1e999"])
-def test_what_is_no_number_counts_for_nothing(value: str) -> None:
+def test_what_is_no_number_counts_for_nothing(value):
     way = 'endpoint="a",peer="b",route="p2p",device="cpu"'
     metrics = ("transfers_under_way", "failures_total", "operations_total", "bytes_total")
     text = "".join(f"zerohop_{metric}{{{way}}} {value}\n" for metric in metrics)

@@ -2,8 +2,6 @@
 
 import io
 import json
-from collections.abc import Callable
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -33,7 +31,7 @@ def texts(svg: str) -> list[str]:
     return [element.text or "" for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_repr_is_the_matrix(tmp_path: Path) -> None:
+def test_repr_is_the_matrix(tmp_path):
     assert repr(look(virtual(tmp_path))).splitlines() == [
         "<Topology: 2 GPUs, 1 RDMA devices, 1 NUMA node>",
         "        GPU0  GPU1  mlx5_0  NUMA",
@@ -45,7 +43,7 @@ def test_repr_is_the_matrix(tmp_path: Path) -> None:
     ]
 
 
-def test_table_is_never_squeezed(tmp_path: Path) -> None:
+def test_table_is_never_squeezed(tmp_path):
     text = printed(look(dgx(tmp_path)), width=40)
     [row] = [line for line in text.splitlines() if line.split()[:1] == ["GPU3"]]
     assert row.split()[1:] == [
@@ -58,7 +56,7 @@ def test_table_is_never_squeezed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("build", SHAPES)
-def test_json_round_trip(tmp_path: Path, build: Callable[[Path], Machine]) -> None:
+def test_json_round_trip(tmp_path, build):
     topology = look(build(tmp_path))
     value = json.loads(json.dumps(topology.to_dict()))
     assert value == topology.to_dict()
@@ -69,7 +67,7 @@ def test_json_round_trip(tmp_path: Path, build: Callable[[Path], Machine]) -> No
 
 
 @pytest.mark.parametrize("build", SHAPES)
-def test_drawing_shows_every_device(tmp_path: Path, build: Callable[[Path], Machine]) -> None:
+def test_drawing_shows_every_device(tmp_path, build):
     topology = look(build(tmp_path))
     drawn = texts(topology._repr_html_())
     for device in topology.devices:
@@ -78,7 +76,7 @@ def test_drawing_shows_every_device(tmp_path: Path, build: Callable[[Path], Mach
         assert any(text.startswith(f"NUMA {node.number} ") for text in drawn)
 
 
-def test_command() -> None:
+def test_command():
     done = CliRunner().invoke(main, ["topo", "--json"])
     assert done.exit_code == 0, done.output
     assert json.loads(done.output)["devices"] == [d.name for d in zh.topology().devices]

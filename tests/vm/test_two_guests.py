@@ -5,7 +5,7 @@ On Soft-RoCE and on the software HCA: what goes wrong is told in the same words.
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -75,13 +75,13 @@ class Sides(Programs):
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+def pair():
     with Pair(wires=1) as made:
         yield made
 
 
 @pytest.fixture(scope="module", params=["soft0@eth0", "rxe0"])
-def programs(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Sides]:
+def programs(pair, request):
     setup = SETUP.format(device=request.param)
     made = Sides(pair, *(Interpreter(guest, setup) for guest in pair.guests), request.param)
     with made:
@@ -89,7 +89,7 @@ def programs(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Sides]:
 
 
 @pytest.fixture
-def sides(programs: Sides) -> Sides:
+def sides(programs):
     """Both on a whole wire, connected anew."""
     programs.pair.wires[0].heal()
     programs.connect()
@@ -106,7 +106,7 @@ def lost(side: Interpreter, cut_at: float) -> RemoteError:
     return caught.value
 
 
-def test_every_operation_crosses_the_wire(sides: Sides) -> None:
+def test_every_operation_crosses_the_wire(sides):
     sides.check_a_transfer(seed=1)
     assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 5).wait()') in (0, None)
     assert sides.b.run("answer = int(np.asarray(counter)[0])") == 5
@@ -123,9 +123,7 @@ def test_every_operation_crosses_the_wire(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
-def test_a_cut_wire_ends_what_is_under_way_and_a_healed_one_serves_again(
-    sides: Sides, cut: str
-) -> None:
+def test_a_cut_wire_ends_what_is_under_way_and_a_healed_one_serves_again(sides, cut):
     sides.check_a_transfer(seed=2)
     sides.stream()
     (wire,) = sides.pair.wires
@@ -174,7 +172,7 @@ def survives(sides: Sides, change: Callable[[], None], seed: int) -> Stream:
 
 
 @pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
-def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides: Sides, cut: str) -> None:
+def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides, cut):
     (wire,) = sides.pair.wires
 
     def change() -> None:
@@ -190,7 +188,7 @@ only_rxe0 = pytest.mark.parametrize("programs", ["rxe0"], indirect=True)
 
 
 @only_rxe0
-def test_a_device_removed_while_in_use(sides: Sides) -> None:
+def test_a_device_removed_while_in_use(sides):
     """The kernel waits until nobody has it open: the program is told, and lets go of it."""
     sides.check_a_transfer(seed=5)
     sides.stream()
@@ -245,7 +243,7 @@ except zh.Error as error:
 
 
 @only_rxe0
-def test_a_network_interface_that_goes_down_and_comes_back(sides: Sides) -> None:
+def test_a_network_interface_that_goes_down_and_comes_back(sides):
     """The device tells of it, and the transfer of the time between says why it failed."""
     for _ in range(5):
         sides.check_a_transfer(seed=9)
@@ -265,7 +263,7 @@ def test_a_network_interface_that_goes_down_and_comes_back(sides: Sides) -> None
 
 
 @only_rxe0
-def test_a_network_interface_that_comes_back_in_mid_transfer(sides: Sides) -> None:
+def test_a_network_interface_that_comes_back_in_mid_transfer(sides):
     """What was sent, and not acknowledged before it went down, may have been done."""
     guest = sides.pair.a
 
@@ -277,7 +275,7 @@ def test_a_network_interface_that_comes_back_in_mid_transfer(sides: Sides) -> No
 
 
 @only_rxe0
-def test_doctor_checks_a_pair_of_hosts(sides: Sides) -> None:
+def test_doctor_checks_a_pair_of_hosts(sides):
     """`zerohop doctor --listen` on one side, `--peer` on the other: each route that exists works."""
     doctor = [sides.pair.a.machine.python, "-m", "zerohop", "doctor", "--verbs", "rxe0"]
     listening = sides.pair.b.start([*doctor, "--listen"])
@@ -293,7 +291,7 @@ def test_doctor_checks_a_pair_of_hosts(sides: Sides) -> None:
 
 
 @only_rxe0
-def test_a_guest_whose_plug_is_pulled_is_lost(sides: Sides) -> None:
+def test_a_guest_whose_plug_is_pulled_is_lost(sides):
     """The last one: nothing runs in that guest any more."""
     sides.check_a_transfer(seed=4)
     sides.a.begin("ep.wait_notify(9, timeout=120)")

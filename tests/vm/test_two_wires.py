@@ -1,7 +1,5 @@
 """Two hosts on two wires, a Soft-RoCE device on each: shared by large transfers, and cut one at a time."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from vm.interpreter import Interpreter, Programs, RemoteError
@@ -68,7 +66,7 @@ class Sides(Programs):
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[Sides]:
+def programs():
     with (
         Pair(wires=2) as pair,
         Sides(pair, *(Interpreter(guest, IMPORTS) for guest in pair.guests)) as made,
@@ -77,7 +75,7 @@ def programs() -> Iterator[Sides]:
 
 
 @pytest.fixture
-def sides(programs: Sides) -> Sides:
+def sides(programs):
     for wire in programs.pair.wires:
         wire.heal()
     return programs
@@ -89,12 +87,12 @@ def assert_equal_shares(before: list[int], after: list[int], total: int) -> None
     assert abs(grown[0] - grown[1]) <= TOLERANCE, grown
 
 
-def test_an_adapter_and_the_software_hca_are_no_pair(sides: Sides) -> None:
+def test_an_adapter_and_the_software_hca_are_no_pair(sides):
     with pytest.raises(RemoteError, match=r"ValueError: 'soft0' and 'rxe0' cannot be rails"):
         sides.a.run('zh.Endpoint("rxe0,soft0")')
 
 
-def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides: Sides) -> None:
+def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides):
     sides.connect(control=0)
     nbytes = sides.a.run("answer = nbytes")
     for seed, call in enumerate(["write_many(pairs", "write(source, target"] * 2, start=1):
@@ -110,9 +108,7 @@ def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides: 
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("seen_by", ["both ends", "one end"])
-def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(
-    sides: Sides, number: int, seen_by: str
-) -> None:
+def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(sides, number, seen_by):
     other = 1 - number
     sides.connect(control=other)
     sides.check_a_transfer(seed=1)
@@ -152,7 +148,7 @@ def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(
     assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 1).wait()') in (0, 5)
 
 
-def test_a_device_of_two_is_removed_in_mid_transfer(sides: Sides) -> None:
+def test_a_device_of_two_is_removed_in_mid_transfer(sides):
     """The kernel waits until nobody has it open; meanwhile the other device carries everything."""
     sides.connect(control=0)
     sides.check_a_transfer(seed=1)
