@@ -160,10 +160,3 @@ def test_limits_that_are_none_are_refused(compared, limit):
     code, text = compared([LATENCY], [LATENCY], "--fail-above", limit)
     assert code == 2
     assert "is not a percentage such as 10%" in text
-
-
-def test_what_is_unsteady_and_where_its_ends_were_is_told(compared):
-    row = replace(LATENCY, placement="one core", value=9e-6, steady=False)
-    _, text = compared([row], [to(row, 20e-6)])
-    assert "zerohop C++, p50, memory empty, one core ~9 us ~20 us" in text
-    assert "1 are unsteady (~) in either of them" in text

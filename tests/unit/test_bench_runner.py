@@ -8,7 +8,7 @@ import pytest
 from support.bench_players import told
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
-from zerohop.bench.progress import ERASE, Watch
+from zerohop.bench.progress import Watch
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Entry, Suite, conduct
 from zerohop.bench.tables import over_sizes
@@ -219,11 +219,6 @@ def test_a_run_is_as_long_as_is_asked_for():
     }
 
 
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def watched(stream: StringIO, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
     """What is shown while ten steps each take so long."""
     now = [100.0]
@@ -246,9 +241,3 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
         "zerohop bench soft: 9 of 10, write 9 B, about 3 s left",
     ]
     assert "about 6.0 min left" in watched(StringIO(), monkeypatch, 40.0)
-
-
-def test_on_a_terminal_there_is_one_line_that_is_gone_in_the_end(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    *_, last, end = watched(Terminal(), monkeypatch, 3.0).split(ERASE)
-    assert (last, end) == ("zerohop bench soft: 9 of 10, write 9 B, about 3 s left", "")

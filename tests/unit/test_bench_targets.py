@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from zerohop.bench import soft, wait
-from zerohop.bench.gda import suite as gda
 from zerohop.bench.p2p import suite as p2p
 from zerohop.bench.placement import TOGETHER
 from zerohop.bench.plan import GIB, KIB, MIB
@@ -58,27 +57,6 @@ def test_a_difference_in_the_noise_is_judged_with_it_and_of_1_gib_alone(value, e
     rows = [row("mapping", GIB, "cached", value), row("mapping", GIB, "cached_error", error)]
     assert met(p2p.TARGETS, *rows) == [is_met]
     assert judged(p2p.TARGETS, *(replace(each, nbytes=MIB) for each in rows)) == {}
-
-
-def test_nothing_is_judged_where_one_gpu_had_both_ends():
-    one = row("put_notify", 8, "one_way", 1e-6, memory="cuda:0 -> cuda:0")
-    first, *others = verdicts(gda.TARGETS, [one])
-    assert (first.met, first.measured, first.unjudged) == (
-        None,
-        "1 us at 8 B",
-        "not judged: one GPU",
-    )
-    assert {verdict.unjudged for verdict in others} == {""}
-
-
-def test_of_the_places_of_rings_there_is_a_figure_or_a_reason():
-    figure = row("put_notify_direct", 8, "one_way", 21e-6, driver="kernel")
-    found = gda.rings([figure], {"device": "soft0"})
-    assert found["CPU / CPU"] == "21 us one way of 8 B by soft0"
-    others = [said for places, said in found.items() if "GPU" in places]
-    assert len(others) == 3
-    assert all(said.startswith("not available") for said in others)
-    assert gda.rings([], {})["CPU / CPU"].startswith("not measured")
 
 
 def taken(test: str, impl: str, value: float, **others) -> Row:

@@ -1,7 +1,5 @@
 """zh.Faults as a value: its words, from keywords, text and the environment."""
 
-import dataclasses
-import inspect
 import logging
 import re
 from contextlib import suppress
@@ -9,9 +7,6 @@ from contextlib import suppress
 import pytest
 import zerohop as zh
 from support.link import until
-from support.pages import text
-
-WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
 
 
 def test_keywords_and_text_say_the_same():
@@ -70,14 +65,6 @@ def test_p2p_is_off_unless_it_is_asked_for(monkeypatch):
     assert route(faults="seed=1,slow=1us", p2p=1).kind == "p2p"
     monkeypatch.setenv("ZEROHOP_P2P", "1")
     assert route(faults="seed=1,slow=1us").kind == "p2p"
-
-
-def test_each_word_is_explained():
-    assert zh.Faults.__doc__ is not None
-    table = text("docs/faults.md")
-    for word in WORDS:
-        assert f"\n        {word}: " in inspect.getdoc(zh.Faults).replace("\n    ", "\n        ")
-        assert f"`{word}`" in table or f"{word}=" in table
 
 
 def until_logged(caplog: pytest.LogCaptureFixture, word: str) -> str:

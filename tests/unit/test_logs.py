@@ -73,7 +73,6 @@ sys.stdin.read()
         ) as victim,
         zh.Endpoint("soft0", name="log e") as ep,
     ):
-        assert victim.stdout is not None
         ep.connect(bytes.fromhex(victim.stdout.readline()))
         assert kept.next_of("connection").levelno == logging.INFO
         victim.kill()
@@ -232,28 +231,29 @@ def test_rights_are_no_fault_on_purpose():
         assert "faults injected" not in str(caught.value)
 
 
-def test_an_end_that_comes_before_the_timeout_of_close_is_not_blamed_on_it(kept):
+@pytest.fixture
+def dropping(kept):
+    """An Endpoint whose write never arrives, and the one that it goes to."""
     with zh.Endpoint("soft0", p2p=0) as other:
         inbox = other.empty(10)
         ep = zh.Endpoint("soft0", faults="drop=1", ack_timeout=20)
         peer = ep.connect(other.address)
         peer.write(np.ones(10, "u1"), inbox.remote)
-        closing = threading.Thread(target=ep.close, args=(PATIENCE,))
-        closing.start()
-        other.close()
-        closing.join(PATIENCE)
-        assert not closing.is_alive()
+        yield ep, other
     assert kept.all_of("transfer") == []
 
 
-def test_what_close_cuts_off_is_a_warning(kept):
-    with zh.Endpoint("soft0", p2p=0) as other:
-        inbox = other.empty(10)
-        ep = zh.Endpoint("soft0", faults="drop=1", ack_timeout=20)
-        peer = ep.connect(other.address)
-        peer.write(np.ones(10, "u1"), inbox.remote)
-        ep.close(0.1)
-        told = kept.next_of("transfer")
-        assert told.levelno == logging.WARNING
-        assert "close() gave up 1 transfer that" in told.getMessage()
-    assert kept.all_of("transfer") == []
+def test_an_end_that_comes_before_the_timeout_of_close_is_not_blamed_on_it(dropping):
+    ep, other = dropping
+    closing = threading.Thread(target=ep.close, args=(PATIENCE,))
+    closing.start()
+    other.close()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+
+
+def test_what_close_cuts_off_is_a_warning(dropping, kept):
+    dropping[0].close(0.1)
+    told = kept.next_of("transfer")
+    assert told.levelno == logging.WARNING
+    assert "close() gave up 1 transfer that" in told.getMessage()

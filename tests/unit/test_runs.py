@@ -154,7 +154,6 @@ def test_the_lock_ends_with_the_process(tmp_path):
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as holder:
-        assert holder.stdout is not None
         assert holder.stdout.readline() == b"here\n"
         assert locks.taken(0, 10) == 3
         assert not locks.take(1 << 62)

@@ -129,7 +129,6 @@ def test_links_through_switches(tmp_path, far_end):
 @pytest.mark.parametrize(
     ("nvml", "sentence"),
     [
-        ("NVLinks are unknown: pip install nvidia-ml-py", "pip install nvidia-ml-py"),
         (FakeNvml({}, "init"), "NVML does not start (Driver Not Loaded); load the NVIDIA driver"),
         (FakeNvml({}, "handle"), "NVML refused (GPU is lost)"),
     ],

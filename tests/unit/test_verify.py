@@ -30,17 +30,11 @@ def invoke(*arguments: str) -> Result:
     return result
 
 
-def found(result: Result) -> dict[str, object]:
-    value: dict[str, object] = json.loads(result.stdout)
-    return value
-
-
 @contextmanager
 def listener() -> Iterator[str]:
     command = [sys.executable, "-m", "zerohop", "verify", "--listen", "--size=64K", "--verbs=soft0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
             yield process.stdout.readline().strip()
         finally:
             process.kill()
@@ -64,7 +58,7 @@ def test_bits_that_are_altered_are_found_and_placed(monkeypatch):
     monkeypatch.setenv("ZEROHOP_FAULTS", "seed=2,alter=0.5")
     result = invoke("--json", "--route=host", "--route=p2p")
     assert result.exit_code == 1
-    value = found(result)
+    value = json.loads(result.stdout)
     assert value["good"] is False
     tallies = {tally["route"]: tally for tally in value["tallies"]}
     assert tallies["p2p"]["errors"] == 0  # no device, no fault
@@ -80,7 +74,7 @@ def test_a_route_that_is_wanted_and_not_there_fails(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     result = invoke("--route=gpudirect", "--route=host", "--json")
     assert result.exit_code == 1
-    value = found(result)
+    value = json.loads(result.stdout)
     reason = value["absent"]["gpudirect"]
     assert reason.startswith("the other end has no such memory: ")
     assert "cuda:0" in reason
@@ -92,10 +86,10 @@ def test_between_a_listener_and_its_peer():
     with listener() as address:
         result = invoke("--peer", address, "--json")
         assert result.exit_code == 0, result.output
-        assert {tally["route"] for tally in found(result)["tallies"]} >= {"host", "p2p"}
+        assert {tally["route"] for tally in json.loads(result.stdout)["tallies"]} >= {"host", "p2p"}
     gone = invoke("--peer", address, "--json")
     assert gone.exit_code == 1
-    assert "cannot connect" in str(found(gone)["failure"])
+    assert "cannot connect" in str(json.loads(gone.stdout)["failure"])
 
 
 @pytest.mark.timeout(patient(120))
@@ -105,7 +99,7 @@ def test_a_second_tester_at_one_listener_is_refused():
         first.connect(decode(address), 30)
         second = invoke("--peer", address, "--json")
         assert second.exit_code == 1
-        assert "max_peers" in str(found(second)["failure"])
+        assert "max_peers" in str(json.loads(second.stdout)["failure"])
 
 
 @pytest.mark.timeout(patient(120))
@@ -117,7 +111,6 @@ def test_ctrl_c_ends_it_and_shows_what_was_found(form):
         command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         try:
-            assert process.stderr is not None
             assert "by p2p" in process.stderr.readline()  # it is under way
             os.killpg(process.pid, signal.SIGINT)  # as a terminal: to all of its processes
             output, said = process.communicate(timeout=patient(60))
