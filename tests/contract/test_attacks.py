@@ -20,7 +20,7 @@ from support.attempt import Attempt, within
 from support.keeper import keep
 from support.link import until
 from support.program import run
-from support.system import listening_ports, waiting_to_come_in
+from support.system import listening_ports, resident_nbytes, waiting_to_come_in
 from zerohop._world.store import Directory
 from zerohop.observe.runtime_folder import folders, own_folder
 
@@ -33,10 +33,6 @@ AS_NOBODY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def resident(pid):
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def descriptors_once_all_are_in(pid):
@@ -140,7 +136,7 @@ def test_ten_thousand_half_open_connections_cost_little_and_lock_nobody_out(
 ):
     with process(keep) as s:
         assert open_endpoint().connect(s.address).alive  # what the first one brings is there
-        before, memory = descriptors(s.pid), resident(s.pid)
+        before, memory = descriptors(s.pid), resident_nbytes(s.pid)
         places = listening_ports(s.pid)
         for _ in range(10):
             for place in places:
@@ -149,10 +145,10 @@ def test_ten_thousand_half_open_connections_cost_little_and_lock_nobody_out(
                 assert open_endpoint().connect(s.address).alive
             held = descriptors_once_all_are_in(s.pid)
             assert before + 256 <= held < before + 256 + 4096 + 100
-        assert resident(s.pid) < memory + (64 << 20)
+        assert resident_nbytes(s.pid) < memory + (64 << 20)
         crowd.go()
         until(lambda: descriptors(s.pid) < before + 40, "its descriptors are closed", 20)
-        assert resident(s.pid) < memory + (32 << 20)
+        assert resident_nbytes(s.pid) < memory + (32 << 20)
         assert s.keeper.peer()[0]
 
 

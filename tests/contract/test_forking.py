@@ -15,6 +15,7 @@ from support.link import until
 from support.operations import USES
 from support.patience import patient
 from support.program import run_python
+from support.system import connected_sockets
 
 
 def run_in_child(work) -> tuple[int, str]:
@@ -107,15 +108,9 @@ def test_programs_started_by_this_one_inherit_no_descriptor(process):
         for word in ("eventpoll", "eventfd", "timerfd", "memfd"):
             assert word not in done.stdout
         inherited = {line for line in done.stdout.splitlines() if line.startswith("socket:")}
-        ours = {os.readlink(f"/proc/self/fd/{n}") for n in descriptors_of_tcp()}
+        ours = {os.readlink(f"/proc/self/fd/{n}") for n in connected_sockets()}
         assert ours
         assert not inherited & ours
-
-
-def descriptors_of_tcp():
-    from support.system import connected_sockets
-
-    return connected_sockets()
 
 
 FORKS = 50  # each way
