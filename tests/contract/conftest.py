@@ -33,7 +33,7 @@ TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 # Over p2p only what moves bytes runs once more, and with memory of its two sorts: mapped, and not.
 FILES_WITHOUT_P2P = {
-    "test_addresses.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
+    "test_addresses.py", "test_attacks.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
     "test_collectives_untaken.py", "test_connecting.py", "test_errors.py", "test_hostile_bytes.py",
     "test_integrity_collectives.py", "test_load.py", "test_max_peers.py", "test_message_window.py",
     "test_messages.py", "test_mistakes.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py",

@@ -245,9 +245,6 @@ async def test_thousands_are_cancelled(couple):
     assert not zh.aio._bells[asyncio.get_running_loop()]._waiting
 
 
-# --- the ends of waits ---
-
-
 def blocking_and_awaited(a: zh.Endpoint, to_b: Any, address: bytes) -> list[tuple[Any, Any]]:
     return [
         (lambda t: a.wait_notify(5, t), lambda t: zh.aio.wait_notify(a, 5, t)),

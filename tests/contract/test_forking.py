@@ -33,18 +33,16 @@ def run_in_child(work) -> tuple[int, str]:
         finally:
             os._exit(status)
     os.close(writer)
-    ended = []
-    until(lambda: ended or has_ended(child, ended), "the child has ended", 20)
+    status = status_of(child)
     with os.fdopen(reader, "rb") as pipe:
-        words = pipe.read().decode()
-    return ended[0], words
+        return status, pipe.read().decode()
 
 
-def has_ended(child: int, ended: list[int]) -> bool:
-    pid, status = os.waitpid(child, os.WNOHANG)
-    if pid:
-        ended.append(os.waitstatus_to_exitcode(status))
-    return bool(pid)
+def status_of(child: int) -> int:
+    """At its end, which comes in time."""
+    looking = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    until(lambda: os.waitid(os.P_PID, child, looking), "the child has ended", 20)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 def check_child(work):
@@ -302,14 +300,8 @@ def test_transfers_of_the_parent_end_well_while_children_live(process, kind):
         for each in running:
             each.value()
         for child in children:
-            until(lambda child=child: ended_well(child), "the child was refused everything", 20)
+            assert status_of(child) == 0, "the child was not refused everything"
         os.close(reader)
         for kept in (traffic.written, traffic.paged):
             np.testing.assert_array_equal(kept.show().reshape(-1), traffic.values)
         assert keeper.array("numpy", np.zeros(1)).show()[0] == 0
-
-
-def ended_well(child):
-    pid, status = os.waitpid(child, os.WNOHANG)
-    assert status == 0, f"the child ended with {status}"
-    return pid == child

@@ -153,18 +153,18 @@ def out_of_time() -> None:
     dist.barrier()
 
 
-def refused() -> None:
-    """What is refused breaks nothing: one after the other, in the same group."""
-    for function in (reductions, refused_arguments, lengths_of_messages, data_parallel):
-        function()
+def all_of_them() -> None:
+    """In one job, one after the other; the last ends the group."""
+    reductions()
+    refused_arguments()
+    lengths_of_messages()
+    out_of_time()
+    data_parallel()
+    calls_that_differ()
 
 
-FUNCTIONS = (refused, calls_that_differ, out_of_time)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_wrong_is_told(torch_job, function):
-    torch_job(function, 2)
+def test_what_is_wrong_is_told(torch_job):
+    torch_job(all_of_them, 2)
 
 
 def beside_gloo() -> None:

@@ -161,8 +161,6 @@ def test_made_memory_has_its_shape(open_endpoint, shape):
     assert np.asarray(memory).shape == memory.shape
 
 
-# --- dtypes, whichever library they come from ---
-
 FLOATS = ["float16", "float32", "float64", "complex64", "complex128"]
 INTEGERS = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"]
 NUMPY = ["bool", *INTEGERS, *FLOATS]

@@ -18,9 +18,6 @@ def pair(opened):
     return connect(make_side(opened), make_side(opened))
 
 
-# --- one-sided operations ---
-
-
 def test_write(pair):
     here, there = pair
     here.qp.post_send("write", here.mr[10:20], remote=there.mr[100:].remote, wr_id=7)
@@ -102,9 +99,6 @@ def test_fenced_write_sees_what_the_read_brought(pair):
     assert there.array[64:80].tolist() == [77] * 16
 
 
-# --- two-sided operations ---
-
-
 def test_send_and_receive(pair):
     here, there = pair
     there.qp.post_receive(there.mr[0:100], wr_id=1)
@@ -126,9 +120,6 @@ def test_send_waits_for_a_receive(pair):
     there.qp.post_receive(there.mr)
     assert take(there.cq)[0].byte_len == 8
     assert take(here.cq)[0].ok
-
-
-# --- chains and selective signalling ---
 
 
 def test_chain_completes_in_order_with_one_signal(pair):
@@ -153,9 +144,6 @@ def test_full_queue_says_which_request_was_not_taken(opened):
     sends = [verbs.SendRequest("send", here.mr[0:1]) for _ in range(depth + 3)]
     with pytest.raises(zh.VerbsError, match=f"request {depth} of {depth + 3} .* queue is full"):
         here.qp.post_many(sends)  # nobody receives, so none of them ends
-
-
-# --- errors ---
 
 
 IMPATIENT = {"timeout": 10, "retries": 2, "rnr_retries": 1, "rnr_timer": 1}

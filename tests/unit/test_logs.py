@@ -162,9 +162,6 @@ def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_pat
     assert path.read_text().count("is no longer connected to peer") == 2
 
 
-# --- Transfers ---
-
-
 def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept):
     with zh.Endpoint("soft0", name="log e") as ep, zh.Endpoint("soft0", name="log f") as other:
         peer = ep.connect(other.address)

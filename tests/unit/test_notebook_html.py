@@ -76,9 +76,6 @@ def keep_times():
     zh.keep_times(False)
 
 
-# --- objects ---
-
-
 def test_a_peer_shows_its_routes_and_traffic(ends):
     near, far = ends
     inbox = far.empty(3000)
@@ -134,9 +131,6 @@ def test_memory_shows_what_it_is_and_no_key(ends):
     assert "closed: peers can no longer reach it" in page(memory).text
 
 
-# --- transfers ---
-
-
 def test_without_times_a_transfer_says_how_to_get_them(ends):
     near, far = ends
     inbox = far.empty(8, float)
@@ -182,9 +176,6 @@ def test_a_transfer_under_way_and_one_that_failed(ends):
     assert any(text.startswith(f"PeerLost: peer '{HOSTILE}'") for text in shown.texts)
     assert [color for *_, color in shown.bars()] == ["#dc2626"]
     assert "failed" in repr(timeline(waiting))
-
-
-# --- worlds ---
 
 
 class Store(dict[str, bytes]):

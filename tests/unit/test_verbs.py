@@ -23,9 +23,6 @@ def pair(device):
     return connect(make_side(device), make_side(device))
 
 
-# --- devices and their parts ---
-
-
 def test_unknown_device_is_refused():
     with pytest.raises(zh.VerbsError, match=r"no_such_device|libibverbs"):
         verbs.Device("no_such_device")
@@ -53,9 +50,6 @@ def test_parents_live_as_long_as_their_children():
     gc.collect()
     assert qp.state == "RESET"
     assert cq.poll() == []
-
-
-# --- memory regions ---
 
 
 def test_region_keeps_its_array_alive(device):
@@ -90,9 +84,6 @@ def test_closed_region_is_refused(pair):
     assert here.mr.closed
     with pytest.raises(ValueError, match="closed"):
         here.qp.post_send("write", here.mr, remote=there.mr.remote)
-
-
-# --- states and addresses ---
 
 
 def test_states(device):
@@ -144,9 +135,6 @@ def test_address_travels(pair):
     assert copy.mtu == address.mtu
     with pytest.raises(zh.ProtocolError, match="bytes"):
         verbs.QueuePairAddress.from_bytes(address.to_bytes()[:-1])
-
-
-# --- events ---
 
 
 def test_wait_is_bounded(device):
