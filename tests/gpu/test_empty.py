@@ -51,9 +51,8 @@ def test_it_is_zeroed_and_torch_shares_its_bytes(endpoint):
 
 def test_on_another_stream_it_holds_what_the_default_stream_writes(endpoint):
     memory = endpoint.empty(8 * MIB, device="cuda:0")
-    keep_busy: Any = torch.cuda._sleep
     for value in range(1, 10):
-        keep_busy(20_000_000)
+        torch.cuda._sleep(20_000_000)
         torch.from_dlpack(memory).fill_(value)
         with torch.cuda.stream(torch.cuda.Stream()):
             seen = torch.from_dlpack(memory)
@@ -124,11 +123,10 @@ def test_it_lives_as_long_as_its_arrays_and_no_longer(endpoint):
 
 
 def test_a_kernel_that_still_uses_it_keeps_it(endpoint):
-    keep_busy: Any = torch.cuda._sleep
     for value in range(20):
         memory = endpoint.empty(4 * MIB, device="cuda:0")
         array = torch.from_dlpack(memory)
-        keep_busy(20_000_000)
+        torch.cuda._sleep(20_000_000)
         array.fill_(value)
         total = array.sum(dtype=torch.int64)
         del array, memory

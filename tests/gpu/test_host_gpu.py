@@ -243,18 +243,10 @@ def test_streams(far_gpu, kind):
     local, ours = host_array(ep, kind)
     stream, source = torch.cuda.Stream(), torch.empty(NBYTES, dtype=torch.uint8, device="cuda:0")
     peer.write(local, peer["array"], require="p2p").wait()  # what takes long once is done
-    far.begin("""
-back = ep.accept()
-answer = []
-for value in range(1, 21):
-    ep.wait_notify(7)
-    answer.append(bool((array == value).all()))
-    back.notify(8, value)
-""")
-    keep_busy: Any = torch.cuda._sleep
+    far.begin_rounds(20)
     for value in range(1, 21):
         with torch.cuda.stream(stream):
-            keep_busy(1_000_000)
+            torch.cuda._sleep(1_000_000)
             source.fill_(value)
             ours.copy_(source, non_blocking=True)
         peer.write(local, peer["array"], notify=(7, value), require="p2p", stream=stream)
@@ -266,19 +258,11 @@ def test_a_notification_follows_what_a_kernel_had_still_to_write(far_host):
     ep, peer, far = far_host
     source = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
     local, there, stream = ep.register(source), peer["array"], torch.cuda.Stream()
-    far.begin("""
-back = ep.accept()
-answer = []
-for value in range(1, 41):
-    ep.wait_notify(7)
-    answer.append(bool((array == value).all()))
-    back.notify(8, value)
-""")
-    keep_busy: Any = torch.cuda._sleep
+    far.begin_rounds(40)
     for value in range(1, 41):
         on = stream if value % 2 else torch.cuda.default_stream()
         with torch.cuda.stream(on):
-            keep_busy(1_000_000)
+            torch.cuda._sleep(1_000_000)
             source.fill_(value)
         where = {"stream": stream} if value % 2 else {}
         peer.write(local, there, notify=(7, value), require="p2p", **where)

@@ -79,17 +79,9 @@ def test_a_notification_finds_what_a_kernel_had_still_to_write(ends):
     ep, peer, far = ends
     there, source = peer["array"], torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
     local = ep.register(source)
-    far.begin("""
-back = ep.accept()
-answer = []
-for value in range(1, 31):
-    ep.wait_notify(7)
-    answer.append(bool((array == value).all()))
-    back.notify(8, value)
-""")
-    keep_busy: Any = torch.cuda._sleep
+    far.begin_rounds(30)
     for value in range(1, 31):
-        keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
+        torch.cuda._sleep(1_000_000)  # cycles: the write below is called before the fill has run
         source.fill_(value)
         peer.write(local, there, notify=(7, value), require="p2p")
         assert ep.wait_notify(8) == value

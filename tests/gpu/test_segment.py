@@ -129,10 +129,9 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
         here, other = torch.from_dlpack(segment.local), 1 - link.rank
         world.barrier()
         with torch.cuda.device(gpu), torch.cuda.stream(torch.cuda.Stream(gpu)) as _:
-            keep_busy: Any = torch.cuda._sleep
             stream = torch.cuda.current_stream(gpu)
             for number in range(1, 21):
-                keep_busy(2_000_000)
+                torch.cuda._sleep(2_000_000)
                 here[:NBYTES] = number
                 segment.write_notify(other, 0, NBYTES, NBYTES, slot=2, value=number, stream=stream)
                 assert segment.notify_waitsome(2, 1) == 2

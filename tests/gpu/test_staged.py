@@ -91,9 +91,8 @@ def test_a_notification_finds_what_a_kernel_had_still_to_write(ends):
     target = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     torch.cuda.synchronize()
     local, theirs = a.register(source), b.register(target)
-    keep_busy: Any = torch.cuda._sleep
     for value in range(1, 30):
-        keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
+        torch.cuda._sleep(1_000_000)  # cycles: the write below is called before the fill has run
         source.fill_(value)
         transfer = peer.write(local, theirs.remote, notify=(7, value))
         b.endpoint.wait_notify(7)

@@ -63,14 +63,13 @@ def each_call(gpus: int) -> None:
 def in_streams(gpus: int) -> None:
     """What the current stream was given before a call is sent, and not written over; what comes after finds what came."""
     device, rank, other = own_gpu(gpus), dist.get_rank(), 1 - dist.get_rank()
-    keep_busy: Any = torch.cuda._sleep
     stream: Any = torch.cuda.Stream(device)
     for count in (100, 1 << 20):
         tensor, seen = torch.zeros(count, device=device), torch.zeros(count, device=device)
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
             for number in range(1, 11):
-                keep_busy(5_000_000)
+                torch.cuda._sleep(5_000_000)
                 seen.copy_(tensor)  # of the round before: the next one must not come too early
                 if rank == number % 2:
                     tensor.fill_(number)
