@@ -1,7 +1,5 @@
 """Fixtures of the contract suite: every case runs over peers x devices x memory kinds."""
 
-from __future__ import annotations
-
 import importlib
 import os
 from collections.abc import Callable, Iterator
@@ -15,7 +13,7 @@ from support.host_only import is_host_only
 from support.members import member
 from support.partner import Partners
 from support.patience import patient
-from support.ranks import Job
+from support.ranks import Job, close, worlds
 from support.session import Remote
 from support.spawned import Told
 from support.torch_ranks import torch_ranks
@@ -35,14 +33,13 @@ TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 # Over p2p only what moves bytes runs once more, and with memory of its two sorts: mapped, and not.
 FILES_WITHOUT_P2P = {
-    "test_addresses.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
+    "test_addresses.py", "test_attacks.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
     "test_collectives_untaken.py", "test_connecting.py", "test_errors.py", "test_hostile_bytes.py",
     "test_integrity_collectives.py", "test_load.py", "test_max_peers.py", "test_message_window.py",
-    "test_messages.py", "test_mistakes.py", "test_partners.py", "test_segment_mistakes.py", "test_shapes.py",
-    "test_sharing.py", "test_sleeping.py", "test_timeouts.py", "test_torch_backend_groups.py",
-    "test_torch_backend_lost.py", "test_torch_backend_mistakes.py", "test_values.py",
-    "test_verbs_operations.py", "test_world_launchers.py", "test_world_leaving.py", "test_world_mpi.py",
-    "test_world_runs.py", "test_world_shrinking.py",
+    "test_messages.py", "test_mistakes.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py",
+    "test_timeouts.py", "test_torch_backend_groups.py", "test_torch_backend_mistakes.py", "test_values.py",
+    "test_verbs_operations.py", "test_world_launchers.py", "test_world_leaving.py", "test_world_runs.py",
+    "test_world_shrinking.py",
 }  # fmt: skip
 KINDS_OVER_P2P = {"numpy", "empty"}
 
@@ -148,6 +145,14 @@ def rank_threads(device: str, tmp_path: Path) -> Job:
 @pytest.fixture
 def rank_processes(device: str, tmp_path: Path) -> Job:
     return Job("process", tmp_path / "job", device)
+
+
+@pytest.fixture
+def pair(rank_threads: Job) -> Iterator[list[object]]:
+    """The two ranks of a World."""
+    made = worlds(rank_threads, range(2), 2)
+    yield made
+    close(made)
 
 
 @pytest.fixture

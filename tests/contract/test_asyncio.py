@@ -1,7 +1,5 @@
 """await: results, many at once, timeouts, cancellation that leaves memory safe."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import signal
@@ -12,12 +10,9 @@ import pytest
 import zerohop as zh
 from support.arrays import array
 from support.attempt import Attempt, within
+from support.coroutines import awaited, run
 from support.keeper import keep
 from support.link import until
-
-
-def run(coroutine, timeout=20):
-    return asyncio.run(asyncio.wait_for(coroutine, timeout))
 
 
 def test_awaiting_gives_what_wait_gives(remote):
@@ -80,7 +75,7 @@ def test_a_timeout_leaves_the_transfer_running(remote):
         transfer = s.peer.recv(sink, tag=5)
         for _ in range(3):
             with pytest.raises(asyncio.TimeoutError), within(2, at_least=0.04):
-                await asyncio.wait_for(awaiting(transfer), 0.05)
+                await asyncio.wait_for(awaited(transfer), 0.05)
         assert not transfer.done
         s.link.meet("now")
         assert await transfer == sink.nbytes
@@ -91,17 +86,13 @@ def test_a_timeout_leaves_the_transfer_running(remote):
         run(work(s))
 
 
-async def awaiting(transfer):
-    return await transfer
-
-
 def test_cancelling_leaves_memory_safe(remote):
     """The bytes come after the task has gone: they still have a place to go to."""
 
     async def work(s):
         sink = np.zeros(1000, int)
         alive = weakref.ref(sink)
-        task = asyncio.create_task(awaiting(s.peer.recv(sink, tag=5)))
+        task = asyncio.create_task(awaited(s.peer.recv(sink, tag=5)))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -121,8 +112,8 @@ def test_several_tasks_and_threads_wait_for_one_transfer(remote):
     async def work(s):
         transfer = s.peer.recv(np.zeros(1000, int), tag=5)
         blocking = Attempt(transfer.wait)
-        tasks = [asyncio.create_task(awaiting(transfer)) for _ in range(5)]
-        gone = asyncio.create_task(awaiting(transfer))
+        tasks = [asyncio.create_task(awaited(transfer)) for _ in range(5)]
+        gone = asyncio.create_task(awaited(transfer))
         await asyncio.sleep(0)
         gone.cancel()
         s.link.meet("now")
@@ -137,9 +128,9 @@ def test_one_transfer_is_awaited_in_two_loops(remote):
     with remote(send_when_told) as s:
         transfer = s.peer.recv(np.zeros(1000, int), tag=5)
         with pytest.raises(asyncio.TimeoutError):
-            run(awaiting(transfer), timeout=0.05)  # this loop is closed before the end comes
+            run(awaited(transfer), timeout=0.05)  # this loop is closed before the end comes
         s.link.meet("now")
-        assert run(awaiting(transfer)) == 8000
+        assert run(awaited(transfer)) == 8000
 
 
 @pytest.mark.parametrize("what", ["a transfer", "a notification"])
@@ -148,7 +139,7 @@ def test_a_signal_handler_may_cancel_what_is_awaited(thread, what):
 
     async def work(s):
         if what == "a transfer":
-            task = asyncio.ensure_future(awaiting(s.peer.recv(np.zeros(1000, int), tag=6)))
+            task = asyncio.ensure_future(awaited(s.peer.recv(np.zeros(1000, int), tag=6)))
         else:
             task = asyncio.ensure_future(zh.aio.wait_notify(s.ep, 5))
         loop = asyncio.get_running_loop()

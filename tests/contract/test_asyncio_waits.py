@@ -1,9 +1,11 @@
-"""zh.aio: thousands wait at once without a thread, each for its own, and the first that comes is served first."""
-
-from __future__ import annotations
+"""zh.aio: thousands wait at once without a thread, each for its own; cancelling loses nothing, and all end."""
 
 import asyncio
+import gc
+import os
 import threading
+import weakref
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import numpy as np
@@ -19,11 +21,13 @@ from support.coroutines import (
     no_thread_more,
     run,
     settled,
+    silent,
 )
+from support.link import until
 
 
 @in_loop
-async def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
+async def test_thousands_wait_for_one_connection(couple, open_endpoint):
     a = couple[0]
     c = open_endpoint()
     with no_thread_more():
@@ -35,7 +39,7 @@ async def test_thousands_wait_for_one_connection(couple, open_endpoint) -> None:
 
 
 @in_loop
-async def test_all_kinds_at_once_and_each_is_served(couple, open_endpoint) -> None:
+async def test_all_kinds_at_once_and_each_is_served(couple, open_endpoint):
     a, b, to_b, to_a = couple
     memory = b.empty(8)
     kinds = 4
@@ -72,7 +76,7 @@ def put_all(ep, peer, link, count):
     link.meet("end")
 
 
-def test_a_burst_of_another_process_reaches_everyone(remote) -> None:
+def test_a_burst_of_another_process_reaches_everyone(remote):
     """More than the board keeps the order of, ahead of the thread that looks."""
 
     async def work(s) -> None:
@@ -86,7 +90,7 @@ def test_a_burst_of_another_process_reaches_everyone(remote) -> None:
 
 
 @in_loop
-async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch) -> None:
+async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch):
     a = couple[0]
     looked: list[int] = []
     find = zh._core.find_notify
@@ -111,7 +115,7 @@ async def test_who_waits_is_left_alone_until_something_comes(couple, monkeypatch
 
 @pytest.mark.parametrize("length", [1, 2, 3, 64, 1000, 65536])
 @in_loop
-async def test_ranges(couple, length: int) -> None:
+async def test_ranges(couple, length):
     a, _, _, to_a = couple
     first = 0 if length == 65536 else 4711
 
@@ -125,7 +129,7 @@ async def test_ranges(couple, length: int) -> None:
 
 
 @in_loop
-async def test_first_come_first_served(couple) -> None:
+async def test_first_come_first_served(couple):
     a = couple[0]
     order: list[tuple[int, int]] = []
 
@@ -140,7 +144,7 @@ async def test_first_come_first_served(couple) -> None:
 
 
 @in_loop
-async def test_a_value_that_stays_is_for_all(couple) -> None:
+async def test_a_value_that_stays_is_for_all(couple):
     a = couple[0]
     tasks = await begin([zh.aio.wait_notify(a, 5, reset=False) for _ in range(5)])
     a.notify(5, 3)
@@ -148,7 +152,7 @@ async def test_a_value_that_stays_is_for_all(couple) -> None:
     assert a.peek_notify(5) == 3
 
 
-def test_two_loops_in_two_threads(couple) -> None:
+def test_two_loops_in_two_threads(couple):
     a, _, _, to_a = couple
     count = 500
 
@@ -167,7 +171,7 @@ def test_two_loops_in_two_threads(couple) -> None:
 
 
 @in_loop
-async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None:
+async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple):
     """One of them gets the value, and the other the next."""
     a, _, _, to_a = couple
     (task,) = await begin([zh.aio.wait_notify(a, 5)])
@@ -177,3 +181,188 @@ async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple) -> None
     await asyncio.wait({task, other}, return_when=asyncio.FIRST_COMPLETED)
     to_a.notify(5, 2)
     assert sorted([await task, await other]) == [1, 2]
+
+
+@in_loop
+async def test_a_notification_outlives_who_was_told_of_it(couple):
+    a = couple[0]
+    (task,) = await begin([zh.aio.wait_notify(a, 5)])
+    a.notify(5, 3)
+    zh.aio._bells[asyncio.get_running_loop()]._on_ring()  # the task has not gone on yet
+    task.cancel()
+    assert isinstance((await settled(task))[0], asyncio.CancelledError)
+    assert a.peek_notify(5) == 3
+    assert await zh.aio.wait_notify(a, 5) == 3
+
+
+@pytest.mark.parametrize("what", ["a notification", "a peer"])
+@in_loop
+async def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(couple, open_endpoint, what):
+    a = couple[0]
+    c = open_endpoint()
+
+    def wait() -> Awaitable[Any]:
+        return zh.aio.wait_notify(a, 5) if what == "a notification" else zh.aio.accept(a)
+
+    first, second, third = await begin([wait(), wait(), wait()])
+    second.cancel()
+    if what == "a notification":
+        a.notify(5, 3)
+    else:
+        c.connect(a.address)
+        until(lambda: len(a.peers) == 2, "it is accepted")
+    zh.aio._bells[asyncio.get_running_loop()]._on_ring()
+    first.cancel()
+    ends = await settled(first, second)
+    assert all(isinstance(end, asyncio.CancelledError) for end in ends)
+    found = await third
+    assert (found == 3) if what == "a notification" else (found.id == c.id)
+
+
+@in_loop
+async def test_connecting_again_after_a_cancelled_attempt(couple, open_endpoint):
+    a = couple[0]
+    c = open_endpoint()
+    task = asyncio.create_task(zh.aio.connect(a, c.address))
+    await asyncio.sleep(0)
+    task.cancel()
+    assert isinstance((await settled(task))[0], asyncio.CancelledError)
+    assert (await zh.aio.connect(a, c.address)).id == c.id
+
+
+@in_loop
+async def test_thousands_are_cancelled(couple):
+    a, _, to_b, _ = couple
+    waits = [zh.aio.wait_notify(a, slot) for slot in range(1000)]
+    waits += [zh.aio.wait_notify(a, 1) for _ in range(3000)]
+    waits += [zh.aio.accept(a) for _ in range(3000)]
+    waits += [zh.aio.lookup(to_b, f"name {n}") for n in range(3000)]
+    tasks = await begin(waits)
+    for task in tasks:
+        task.cancel()
+    assert all(isinstance(end, asyncio.CancelledError) for end in await settled(*tasks))
+    assert not zh.aio._bells[asyncio.get_running_loop()].lines
+    assert not zh.aio._bells[asyncio.get_running_loop()]._waiting
+
+
+def blocking_and_awaited(a: zh.Endpoint, to_b: Any, address: bytes) -> list[tuple[Any, Any]]:
+    return [
+        (lambda t: a.wait_notify(5, t), lambda t: zh.aio.wait_notify(a, 5, t)),
+        (lambda t: a.wait_notify_any(5, 9, t), lambda t: zh.aio.wait_notify_any(a, 5, 9, t)),
+        (lambda t: to_b.lookup("kv", t), lambda t: zh.aio.lookup(to_b, "kv", t)),
+        (a.accept, lambda t: zh.aio.accept(a, t)),
+        (lambda t: a.connect(address, t), lambda t: zh.aio.connect(a, address, t)),
+    ]
+
+
+@pytest.mark.parametrize("timeout", [0.0, 0.05, -1.0, "soon", float("nan")])
+def test_timeouts_are_those_of_the_blocking_calls(couple, timeout):
+    a, _, to_b, _ = couple
+
+    async def failure(call: Callable[[Any], Awaitable[Any]]) -> BaseException:
+        (end,) = await settled(asyncio.ensure_future(call(timeout)))
+        return end
+
+    with silent(a) as address:
+        for blocking, call in blocking_and_awaited(a, to_b, address):
+            with pytest.raises((zh.TransferTimeout, ValueError, TypeError)) as expected:
+                blocking(timeout)
+            end = run(failure(call))
+            assert type(end) is expected.type
+            if isinstance(end, zh.TransferTimeout) and timeout > 0:  # 0: its answer is not awaited
+                assert str(end) == str(expected.value)
+                assert end.effect == "nothing"
+
+
+@in_loop
+async def test_a_lost_peer_ends_all_that_waits_for_it(couple):
+    a, b, to_b, _ = couple
+    waits = [
+        zh.aio.wait_notify(a, 5),
+        zh.aio.wait_notify(a, 5),
+        zh.aio.wait_notify_any(a, 9, 7),
+    ]
+    waits += [zh.aio.lookup(to_b, "kv"), awaited(to_b.recv(np.zeros(3), tag=1))]
+    tasks = await begin(waits)
+    accepting = asyncio.create_task(zh.aio.accept(a))
+    await asyncio.to_thread(b.close)
+    assert [type(end) for end in await settled(*tasks)] == [zh.PeerLost] * len(tasks)
+    with pytest.raises(zh.PeerLost):
+        await zh.aio.lookup(to_b, "kv")
+    with pytest.raises(zh.PeerLost):
+        await zh.aio.wait_notify(a, 5)
+    with pytest.raises(zh.PeerLost, match="nothing listens there"):
+        await zh.aio.connect(a, b.address)
+    assert not accepting.done()
+    accepting.cancel()
+
+
+@in_loop
+async def test_what_came_before_the_loss_is_delivered(couple):
+    a, b, _, to_a = couple
+    tasks = await begin([zh.aio.wait_notify(a, slot) for slot in (5, 6)])
+    to_a.notify(5, 3)
+    await asyncio.to_thread(b.close)
+    ends = await settled(*tasks)
+    assert ends[0] == 3
+    assert isinstance(ends[1], zh.PeerLost)
+
+
+@in_loop
+async def test_closing_the_endpoint_ends_all_that_waits(couple):
+    a, _, to_b, _ = couple
+    waits = [zh.aio.wait_notify(a, 5), zh.aio.wait_notify(a, 5), zh.aio.accept(a)]
+    waits += [
+        zh.aio.accept(a),
+        zh.aio.lookup(to_b, "kv"),
+        awaited(to_b.recv(np.zeros(3), tag=1)),
+    ]
+    tasks = await begin(waits)
+    await asyncio.to_thread(a.close, 0)
+    ends = await settled(*tasks)
+    assert all(isinstance(end, zh.Error) for end in ends), ends
+    assert not any(isinstance(end, zh.TransferTimeout) for end in ends), ends
+    with pytest.raises(zh.Error, match="closed"):
+        await zh.aio.wait_notify(a, 5)
+
+
+def test_loops_that_end_leave_nothing_behind_at_what_goes_on(couple):
+    _, _, to_b, to_a = couple
+    inbox = np.zeros(1)
+    pending = to_b.recv(inbox, tag=1)
+
+    async def give_up() -> None:
+        with pytest.raises(asyncio.TimeoutError):
+            await asyncio.wait_for(awaited(pending), 0.001)
+
+    run(give_up())
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(10):
+        run(give_up())
+    gc.collect()
+    assert len(os.listdir("/proc/self/fd")) <= before
+    to_a.send(np.ones(1), tag=1)
+    assert run(awaited(pending)) == 8
+    assert inbox[0] == 1
+
+
+def test_a_loop_that_is_closed_while_something_waits_is_freed_by_the_next(couple):
+    a = couple[0]
+
+    async def begin_one() -> None:
+        await begin([zh.aio.wait_notify(a, 5)])
+
+    def closed_too_early() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(begin_one())
+        loop.close()
+        return weakref.ref(loop)
+
+    async def wait_elsewhere() -> None:
+        (task,) = await begin([zh.aio.wait_notify(a, 6)])
+        a.notify(6, 1)
+        assert await task == 1
+
+    ref = closed_too_early()
+    run(wait_elsewhere())
+    until(lambda: gc.collect() >= 0 and ref() is None, "the closed loop is freed")

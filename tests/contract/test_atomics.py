@@ -1,7 +1,5 @@
 """fetch_add and compare_swap: exact from many threads and peers, 64 bits, 8-byte aligned."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

@@ -1,13 +1,10 @@
 """Strangers who mean harm: slow ones, crowds, other users of the host, files where others look for theirs."""
 
-from __future__ import annotations
-
 import os
 import resource
 import select
 import shutil
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
@@ -22,7 +19,8 @@ import zerohop as zh
 from support.attempt import Attempt, within
 from support.keeper import keep
 from support.link import until
-from support.system import listening_ports, waiting_to_come_in
+from support.program import run
+from support.system import listening_ports, resident_nbytes, waiting_to_come_in
 from zerohop._world.store import Directory
 from zerohop.observe.runtime_folder import folders, own_folder
 
@@ -35,10 +33,6 @@ AS_NOBODY = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a
 
 def descriptors(pid):
     return len(os.listdir(f"/proc/{pid}/fd"))
-
-
-def resident(pid):
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def descriptors_once_all_are_in(pid):
@@ -142,7 +136,7 @@ def test_ten_thousand_half_open_connections_cost_little_and_lock_nobody_out(
 ):
     with process(keep) as s:
         assert open_endpoint().connect(s.address).alive  # what the first one brings is there
-        before, memory = descriptors(s.pid), resident(s.pid)
+        before, memory = descriptors(s.pid), resident_nbytes(s.pid)
         places = listening_ports(s.pid)
         for _ in range(10):
             for place in places:
@@ -151,10 +145,10 @@ def test_ten_thousand_half_open_connections_cost_little_and_lock_nobody_out(
                 assert open_endpoint().connect(s.address).alive
             held = descriptors_once_all_are_in(s.pid)
             assert before + 256 <= held < before + 256 + 4096 + 100
-        assert resident(s.pid) < memory + (64 << 20)
+        assert resident_nbytes(s.pid) < memory + (64 << 20)
         crowd.go()
         until(lambda: descriptors(s.pid) < before + 40, "its descriptors are closed", 20)
-        assert resident(s.pid) < memory + (32 << 20)
+        assert resident_nbytes(s.pid) < memory + (32 << 20)
         assert s.keeper.peer()[0]
 
 
@@ -178,11 +172,10 @@ def test_a_crowd_leaves_descriptors_to_the_program(process, open_endpoint, crowd
 
 def as_nobody(program, *words):
     """What a program says that runs as another user; it knows nothing of zerohop."""
-    return subprocess.run(
-        [PYTHON, "-I", "-S", "-c", program, *words],
-        user=NOBODY, group=NOBODY, extra_groups=[], cwd="/",
-        capture_output=True, text=True, timeout=60, check=True,
-    ).stdout.strip()  # fmt: skip
+    who = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+    done = run(PYTHON, "-I", "-S", "-c", program, *words, cwd="/", **who)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
 ENTER = """

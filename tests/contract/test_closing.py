@@ -1,7 +1,5 @@
 """Closing: in good order, in the middle of things, from both sides, and what is said afterwards."""
 
-from __future__ import annotations
-
 import gc
 from contextlib import suppress
 
@@ -13,6 +11,7 @@ from support.attempt import LOST_WITHIN, Attempt, within
 from support.keeper import keep
 from support.link import until
 from support.operations import USES
+from support.system import device_descriptors, socket_inodes
 
 
 def close_when_told(ep, peer, link, what):
@@ -44,13 +43,9 @@ def test_the_close_of_the_other_side_ends_what_waits_for_it(remote, what):
         s.link.send("end")
 
 
-def read_slowly(ep, peer, link):
-    link.recv(30)
-
-
 @pytest.mark.parametrize("what", ["endpoint", "peer"])
 def test_own_close_ends_what_waits(remote, what):
-    with remote(read_slowly) as s:
+    with remote(keep) as s:
         waits = [Attempt(s.peer.recv(s.ep.empty(8), tag=tag).wait) for tag in range(3)]
         waits += [Attempt(s.peer.lookup, "nothing")]
         if what == "endpoint":
@@ -60,7 +55,6 @@ def test_own_close_ends_what_waits(remote, what):
             (s.ep if what == "endpoint" else s.peer).close()
             for waiting in waits:
                 waiting.failure(zh.Error)
-        s.link.send("end")
 
 
 def test_close_waits_for_nothing_that_is_still_on_its_way(remote):
@@ -181,8 +175,6 @@ def test_an_endpoint_that_is_dropped_closes_itself(remote, device):
 
 
 def test_opening_and_closing_leaves_nothing_behind(device):
-    from support.system import socket_inodes
-
     def open_and_close():
         with zh.Endpoint(device) as a, zh.Endpoint(device) as b:
             a.connect(b.address)
@@ -196,8 +188,6 @@ def test_opening_and_closing_leaves_nothing_behind(device):
 
 def test_closing_lets_go_of_the_device_whatever_is_kept(device):
     """Names stay around in a notebook; a device that is to be removed waits for who has it open."""
-    from support.system import device_descriptors
-
     before = device_descriptors()
     with zh.Endpoint(device) as a, zh.Endpoint(device) as b:
         kept = [a.connect(b.address), b.accept(), a.register(np.ones(9)), b.register(np.zeros(9))]

@@ -1,7 +1,5 @@
 """Collectives: every output is there, byte for byte, whoever sends how much of which kind to whom."""
 
-from __future__ import annotations
-
 import importlib
 
 import numpy as np

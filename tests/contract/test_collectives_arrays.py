@@ -1,7 +1,5 @@
 """Small collectives with every kind of array that NumPy has: those that are read by their fields, and those that are not."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Ranks that call different things: all of them learn of it in time, and who called what, whoever finds it."""
 
-from __future__ import annotations
-
 import re
 from contextlib import suppress
 

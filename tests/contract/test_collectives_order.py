@@ -1,7 +1,5 @@
 """Collectives that run behind the program: in their order, while it does other things, and waited for by whom it likes."""
 
-from __future__ import annotations
-
 import time
 import weakref
 
@@ -10,17 +8,10 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
 from support.patience import SLOW, patient
-from support.program import run_program
-from support.ranks import close, results, worlds
+from support.program import run_python
+from support.ranks import results, worlds
 from support.signals import ctrl_c
 from zerohop.collectives.lines import EAGER
-
-
-@pytest.fixture
-def pair(rank_threads):
-    made = worlds(rank_threads, [0, 1], 2)
-    yield made
-    close(made)
 
 
 @pytest.mark.parametrize("nbytes", [8, EAGER, 2 * EAGER])
@@ -92,11 +83,8 @@ def test_a_world_that_is_closed_ends_what_is_under_way(rank_threads):
 def met(first, second):
     """Both have had calls with the other, so that the next ones need no more than messages."""
     for sender, receiver in ((first, second), (second, first)):
-        calls = [
-            Attempt(sender.broadcast, np.ones(3), sender.rank),
-            Attempt(receiver.broadcast, np.zeros(3), sender.rank),
-        ]
-        results(calls)
+        both = ((sender, np.ones(3)), (receiver, np.zeros(3)))
+        results([Attempt(world.broadcast, array, sender.rank) for world, array in both])
         sender.send_recv(to=receiver.rank, array=np.ones(3))
         receiver.send_recv(from_=sender.rank, out=np.zeros(3))
 
@@ -157,21 +145,17 @@ def test_a_call_behind_one_of_another_thread_times_out(pair):
     met(first, second)
     runs = Attempt(second.broadcast, np.zeros(3))
     runs.stays_pending(0.1)
-    with (
-        pytest.raises(zh.TransferTimeout, match="another thread of this rank was in"),
-        within(2, 0.3),
-    ):
+    words = "another thread of this rank was in"
+    with pytest.raises(zh.TransferTimeout, match=words), within(2, 0.3):
         second.send_recv(from_=0, out=np.zeros(3), timeout=0.3)
-    assert "another thread of this rank was in" in str(runs.failure(zh.Error))
+    assert words in str(runs.failure(zh.Error))
 
 
 def test_a_timeout_among_those_who_have_met_is_the_last_call(pair):
     first, second = pair
     met(first, second)
-    with (
-        pytest.raises(zh.TransferTimeout, match="rank 0 has not made the matching call"),
-        within(2, 0.6),
-    ):
+    late = "rank 0 has not made the matching call"
+    with pytest.raises(zh.TransferTimeout, match=late), within(2, 0.6):
         second.broadcast(np.zeros(3), timeout=0.6)
     with pytest.raises(zh.Error, match="the collectives of this World have ended"):
         second.broadcast(np.zeros(3))
@@ -203,7 +187,7 @@ print(*(call.done for call in calls))
 
 def test_a_program_may_end_with_calls_under_way(tmp_path):
     with within(10):
-        done = run_program(_LEAVE, str(tmp_path), seconds=30, warnings="error")
+        done = run_python("-c", _LEAVE, str(tmp_path), seconds=30, warnings="error")
     assert (done.returncode, done.stdout, done.stderr) == (0, "False False\n", "")
 
 

@@ -1,21 +1,15 @@
 """Small arrays are on their way before the other rank has asked for them: where it never does, it is told."""
 
-from __future__ import annotations
-
-import warnings
-
 import numpy as np
 import pytest
 from support.attempt import Attempt
-from support.ranks import close, results, worlds
+from support.ranks import close, results
 
 
-@pytest.fixture
-def pair(rank_threads):
+@pytest.fixture(autouse=True)
+def met(pair):
     """They have exchanged something before, so that each has a place for what is sent."""
-    made = worlds(rank_threads, [0, 1], 2)
-    results([Attempt(meet, world) for world in made])
-    return made
+    results([Attempt(meet, world) for world in pair])
 
 
 def meet(world):
@@ -42,12 +36,6 @@ def untaken_by(world):
     return str(one.message)
 
 
-def close_both(pair):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        close(pair)
-
-
 @pytest.mark.parametrize("number", [1, 3])
 def test_what_is_never_taken_is_told_at_the_end(pair, number):
     first, second = pair
@@ -62,6 +50,7 @@ def test_what_is_never_taken_is_told_at_the_end(pair, number):
     first.close()
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_the_next_collective_finds_it(pair):
     """What is sent before a collective of all is received before it."""
     pair[0].send_recv(to=1, array=np.zeros(3))
@@ -70,9 +59,9 @@ def test_the_next_collective_finds_it(pair):
         error = str(call.failure(ValueError, 5))
         assert "rank 0 has called send_recv (call 1) with 24 bytes of float64" in error
         assert "rank 1 all_gather (call 3)" in error
-    close_both(pair)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
 def test_so_it_does_if_it_was_put_aside(pair):
     """It came while this rank waited for something else of the same pair."""
     first, second = pair
@@ -84,7 +73,6 @@ def test_so_it_does_if_it_was_put_aside(pair):
     calls = [Attempt(go_on, world) for world in pair]
     for call in calls:
         assert "rank 0 has called send_recv (call 1)" in str(call.failure(ValueError, 5))
-    close_both(pair)
 
 
 def test_nothing_is_told_of_what_is_taken(pair):

@@ -1,7 +1,5 @@
 """connect and accept: one Peer for each pair of endpoints, whoever began, and many of them."""
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

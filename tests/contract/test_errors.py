@@ -1,7 +1,5 @@
 """Guarantee 8: errors are typed, keep the numeric code, and say cause and remedy in a sentence."""
 
-from __future__ import annotations
-
 import errno
 import pickle
 import re
@@ -10,6 +8,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import array
+from support.attempt import within
 from support.forge import forge, with_other_secret
 from support.keeper import keep
 
@@ -119,7 +118,8 @@ def test_only_a_transfer_goes_on_after_a_timeout(thread):
 
 def test_a_stale_address_says_so(open_endpoint, device):
     """The commonest mistake: the other process has ended, or was started anew."""
-    error = provoke(lambda: open_endpoint().connect(closed_address(device)))
+    with within(5):
+        error = provoke(lambda: open_endpoint().connect(closed_address(device), timeout=4))
     assert (type(error), error.code) == (zh.PeerLost, errno.ECONNREFUSED)
     assert re.match(
         "cannot connect to endpoint '.*' at .*:[0-9]+: nothing listens there", str(error)

@@ -6,8 +6,6 @@ memory and of /dev/shm is in test_scarcity.py; of the memory of GPUs, and of the
 see it (BAR1), in tests/cpp: test_gpu_buffer.cpp, test_gpu_registrations.cpp.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

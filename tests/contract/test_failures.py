@@ -3,8 +3,6 @@
 The wire that is cut has its place in tests/vm, where there is one.
 """
 
-from __future__ import annotations
-
 import signal
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A process whose GIL is held for longer than a silent peer is given: its progress needs none, so nobody loses it."""
 
-from __future__ import annotations
-
 import ctypes
 import time
 

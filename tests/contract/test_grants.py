@@ -1,7 +1,5 @@
 """Rights that can be taken back: nobody reads or writes by them once revoke() has returned."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """integrity=1: what is transferred is compared end to end, and a notification follows the comparison."""
 
-from __future__ import annotations
-
 import asyncio
 import signal
 import threading

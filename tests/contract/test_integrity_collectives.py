@@ -1,7 +1,5 @@
 """integrity=1: no collective returns damaged bytes, and all ranks learn in time what was damaged."""
 
-from __future__ import annotations
-
 import pytest
 import zerohop as zh
 from support.attempt import Attempt, within

@@ -1,7 +1,5 @@
 """Guarantee 4: memory in use stays alive and registered, whatever Python drops; and no longer."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import weakref
@@ -14,7 +12,7 @@ from support.attempt import within
 from support.forge import Forged
 from support.keeper import keep
 from support.link import START_TIMEOUT, until
-from support.program import run_program
+from support.program import run_python
 
 BIG = 16 << 20  # bytes
 
@@ -269,7 +267,7 @@ print("last line")
 def test_the_interpreter_exits_in_good_order_with_everything_open(device):
     """Nothing hangs and nothing aborts when a script simply ends."""
     script = EXIT.format(device=device)
-    done = run_program(script, seconds=20)
+    done = run_python("-c", script, seconds=20)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "last line\n"
     assert "terminate" not in done.stderr
@@ -290,7 +288,7 @@ def test_what_is_on_its_way_arrives_though_the_script_ends(open_endpoint, device
     inbox = ep.empty(nbytes)
     ep.share("inbox", inbox)
     script = LEAVES_AT_ONCE.format(device=device, address=ep.address.hex(), nbytes=nbytes)
-    ended = run_program(script)
+    ended = run_python("-c", script)
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ep.wait_notify(3) == 9
     assert bool((np.asarray(inbox) == 7).all())

@@ -1,7 +1,5 @@
 """Depth: a million posted operations neither fail nor pile up memory."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from support.arrays import array

@@ -1,7 +1,5 @@
 """max_peers: one more Peer is refused at both ends and in words; those that are there do not notice."""
 
-from __future__ import annotations
-
 import errno
 
 import numpy as np
@@ -29,10 +27,8 @@ def test_who_has_enough_is_told_so_and_keeps_what_it_has(open_endpoint):
     peers = [ep.connect(other.address) for other in others[:2]]
     backs = [other.accept() for other in others[:2]]
     for _ in range(3):  # nothing is left behind that would count
-        with (
-            pytest.raises(zh.Error, match=r"'hub' has 2 Peers, as many as its max_peers"),
-            within(5),
-        ):
+        words = "'hub' has 2 Peers, as many as its max_peers"
+        with pytest.raises(zh.Error, match=words), within(5):
             ep.connect(others[2].address)
     assert ep.connect(others[0].address) == peers[0]  # that is no further one
     works(ep, peers[0], backs[0])

@@ -3,15 +3,13 @@
 A message that finds no buffer fails at once here (rnr_retry=0), and its queue pair with it.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh
 from support.arrays import block, pattern
 from support.attempt import Attempt
 from support.link import until
-from support.program import run_program
+from support.program import run_python
 
 # message_slots and message_bytes of this end and of the other.
 WINDOWS = [
@@ -159,7 +157,7 @@ with zh.Endpoint({device!r}, message_slots=4096, message_bytes=1 << 20) as ep, z
 
 def test_more_than_can_be_mapped_is_told_with_the_knobs(device):
     """4101 messages of a MiB each are 4.3 GB: more than this process has addresses for."""
-    done = run_program(NO_ROOM.format(device=device), seconds=40)
+    done = run_python("-c", NO_ROOM.format(device=device), seconds=40)
     assert done.returncode == 0, done.stderr
     assert "cannot map 4300341408 bytes" in done.stdout
     assert "message_slots or message_bytes" in done.stdout

@@ -1,7 +1,5 @@
 """send and recv: any size, any tag, any order, in both directions at once."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

@@ -1,7 +1,5 @@
 """The mistakes that everybody makes once: a sentence says what was wrong, and shows no secret."""
 
-from __future__ import annotations
-
 import re
 import sys
 
@@ -10,7 +8,7 @@ import pytest
 import zerohop as zh
 from support.arrays import array
 from support.keeper import keep
-from support.program import run_program
+from support.program import run_python
 
 DUMPS = ("incompatible", "Invoked with", "cast", "PYBIND11", "\n")
 
@@ -201,5 +199,5 @@ sys.late = LetsGoOfTheGilAtTheEnd()
     "program", [WAITS_FOR_A_NOTIFICATION, ASKS_FOR_THE_GIL_WHILE_THE_INTERPRETER_ENDS]
 )
 def test_a_daemon_thread_that_waits_ends_quietly(program):
-    done = run_program(program)
+    done = run_python("-c", program)
     assert (done.returncode, done.stderr) == (0, "")

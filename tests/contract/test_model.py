@@ -4,8 +4,6 @@
 ZEROHOP_TEST_MODEL_SEED another first seed: make pytest ARGS="-s tests/contract/test_model.py" prints those it has tried.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -275,7 +273,7 @@ class Model(Ends):
 
 @pytest.mark.timeout(SECONDS + 100)
 @pytest.mark.filterwarnings("ignore:.*DEVICE_FATAL:RuntimeWarning")
-def test_all_calls_keep_their_guarantees_whatever_goes_wrong() -> None:
+def test_all_calls_keep_their_guarantees_whatever_goes_wrong():
     end = time.monotonic() + SECONDS
     number = SEED
     try:

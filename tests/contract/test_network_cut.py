@@ -3,8 +3,6 @@
 On soft0 between two network namespaces, where control connection and data have a wire each.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack, suppress
 from multiprocessing import Pipe

@@ -1,7 +1,5 @@
 """Guarantee 2: a notification is never seen before its data; and what slots mean."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

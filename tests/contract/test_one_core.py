@@ -1,7 +1,5 @@
 """Processes that share a core: whoever waits gives way to the process that it waits for."""
 
-from __future__ import annotations
-
 import os
 import resource
 

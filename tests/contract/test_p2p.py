@@ -1,7 +1,5 @@
 """Host memory of processes on one host: copied without a device, with every guarantee kept."""
 
-from __future__ import annotations
-
 import statistics
 import threading
 import time
@@ -157,23 +155,6 @@ def test_notifications_keep_the_order_of_both_ways(near):
             s.peer.write(memory, far, notify=(6, value), require=route).wait()
             last = value
         s.link.send(last)
-
-
-def test_read_only_memory_stays_so(near):
-    with near(offer_read_only) as s:
-        far = s.link.recv()
-        memory, view = array(s.ep, "numpy", np.ones(100, np.int64))
-        with pytest.raises(ValueError, match="read-only"):
-            s.peer.write(memory, far, require="p2p")
-        s.peer.read(far, memory, require="p2p").wait()
-        assert view.tolist() == list(range(100))
-        s.link.meet("read")
-
-
-def offer_read_only(ep, peer, link):
-    memory = ep.register(np.arange(100), writable=False)
-    link.send(memory.remote)
-    link.meet("read")
 
 
 @pytest.mark.parametrize("side", ["here", "there", "both"])

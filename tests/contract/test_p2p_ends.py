@@ -1,7 +1,5 @@
 """How p2p between processes of one host ends: closed, killed, stopped, out of descriptors."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

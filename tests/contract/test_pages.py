@@ -1,7 +1,5 @@
 """Lists of pages: write_pages and read_pages move what indexing by arrays of integers would."""
 
-from __future__ import annotations
-
 import array as arrays
 from typing import Any
 

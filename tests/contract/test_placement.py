@@ -1,7 +1,5 @@
 """Guarantee 1: a completed transfer has placed its bytes, all of them and no others."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An Endpoint on several devices: large transfers over all of them, the rest over one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

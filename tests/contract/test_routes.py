@@ -1,7 +1,5 @@
 """Guarantee 5: the route taken is the route reported, and one can demand it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

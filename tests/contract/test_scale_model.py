@@ -1,8 +1,6 @@
 """The model of `zerohop scale` beside what Peers on soft0 take, by counts: descriptors and registered bytes exactly,
 memory within a quarter."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,12 +1,9 @@
 """When the system runs out of something: a clear error, and life goes on once there is some again."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource
 import shutil
-import subprocess
 import sys
 from contextlib import contextmanager
 
@@ -14,7 +11,7 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt, within
 from support.keeper import keep
-from support.patience import patient
+from support.program import run
 
 # Everything that could want shared memory; prints "works" or the typed error.
 USE_ALL = """
@@ -42,7 +39,7 @@ def private_mounts() -> str | None:
         return "mounting needs root"
     if shutil.which("unshare") is None:
         return "unshare (util-linux) is not installed"
-    probe = subprocess.run(["unshare", "-m", "true"], capture_output=True, check=False, timeout=10)
+    probe = run("unshare", "-m", "true", seconds=10)
     return None if probe.returncode == 0 else "mount namespaces are not allowed here"
 
 
@@ -53,10 +50,7 @@ def test_a_full_dev_shm_is_no_crash(device, options, filled):
         pytest.skip(reason)
     mount = f'mount -t tmpfs -o {options} none /dev/shm && exec "$@"'
     code = USE_ALL.format(device=device, filled=filled)
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", mount, "sh", sys.executable, "-c", code],
-        capture_output=True, check=False, timeout=patient(40), text=True,
-    )  # fmt: skip
+    done = run("unshare", "-m", "sh", "-c", mount, "sh", sys.executable, "-c", code, seconds=40)
     assert done.returncode == 0, done.stderr
     said = done.stdout.strip()
     assert said == "works" or said.startswith("refused:"), said

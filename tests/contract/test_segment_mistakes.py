@@ -1,7 +1,5 @@
 """What Segment refuses, and how it says so."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh
@@ -13,10 +11,8 @@ def differ(world):
     segment = world.segment(8 * (world.rank + 1), name="x", notifications=10)
     assert segment.remote(1 - world.rank).nbytes == 8 * (2 - world.rank)
     other = world.segment(8, name="y", notifications=10 + world.rank)
-    with (
-        pytest.raises(zh.TransferTimeout, match=r"segment 'y'.*the same number of notifications"),
-        within(5),
-    ):
+    words = "segment 'y'.*the same number of notifications"
+    with pytest.raises(zh.TransferTimeout, match=words), within(5):
         other.write(1 - world.rank, 0, 0, 8)
     world.barrier()
 

@@ -1,7 +1,5 @@
 """Strided, reversed, empty and mismatching arrays: NumPy's basic indexing on both sides."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import zerohop as zh

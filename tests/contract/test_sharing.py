@@ -1,7 +1,5 @@
 """Memory published by name: peer["name"], lookup that waits, replacing and withdrawing."""
 
-from __future__ import annotations
-
 import gc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Signal handlers: they run during long waits, may close what is waited for, and may end a close."""
 
-from __future__ import annotations
-
 import gc
 import signal
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What torch.distributed says of its calls holds for those of zerohop: each gives what gloo gives for the same tensors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -182,5 +180,5 @@ def each_call(dtypes: tuple[str, ...]) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_each_call_gives_what_gloo_gives(torch_job, size: int) -> None:
+def test_each_call_gives_what_gloo_gives(torch_job, size):
     torch_job(each_call, size, DTYPES if size == 2 else DTYPES[:1], backend="gloo")

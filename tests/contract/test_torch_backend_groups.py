@@ -1,10 +1,7 @@
 """Groups of torch.distributed by zerohop: what gloo has not, groups of some ranks, and what becomes of them."""
 
-from __future__ import annotations
-
 import os
 import threading
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -103,7 +100,7 @@ def futures() -> None:
 
 
 @pytest.mark.parametrize(("function", "size"), [(more_calls, 3), (in_groups, 4), (futures, 2)])
-def test_beyond_gloo(torch_job, function: Callable[[], None], size: int) -> None:
+def test_beyond_gloo(torch_job, function, size):
     torch_job(function, size)
 
 
@@ -143,7 +140,7 @@ def again_and_again() -> None:
     assert found[1:] == [found[1]] * 3, found
 
 
-def test_a_group_leaves_nothing_behind(torch_job) -> None:
+def test_a_group_leaves_nothing_behind(torch_job):
     torch_job(again_and_again, 2)
 
 
@@ -167,7 +164,7 @@ if rank:  # rank 0 ends as it is
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_torchrun_starts_it(tmp_path: Path, device: str) -> None:
+def test_torchrun_starts_it(tmp_path, device):
     path = tmp_path / "job.py"
     path.write_text(JOB)
     done = torchrun(2, str(path), cwd=tmp_path, ZEROHOP_DEVICE=device)

@@ -1,15 +1,19 @@
-"""Calls of torch.distributed that zerohop refuses, or that ranks make differently: each is told what is wrong."""
+"""Calls of torch.distributed that zerohop refuses, that ranks make differently, or that a rank that dies ends."""
 
-from __future__ import annotations
-
+import signal
+import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 import zerohop as zh
-from support.attempt import within
-from support.torch_ranks import TIMEOUT
+from support.attempt import LOST_WITHIN, within
+from support.link import until
+from support.patience import patient
+from support.spawned import Told
+from support.torch_ranks import TIMEOUT, torch_ranks
 
 
 def reductions() -> None:
@@ -149,18 +153,18 @@ def out_of_time() -> None:
     dist.barrier()
 
 
-def refused() -> None:
-    """What is refused breaks nothing: one after the other, in the same group."""
-    for function in (reductions, refused_arguments, lengths_of_messages, data_parallel):
-        function()
+def all_of_them() -> None:
+    """In one job, one after the other; the last ends the group."""
+    reductions()
+    refused_arguments()
+    lengths_of_messages()
+    out_of_time()
+    data_parallel()
+    calls_that_differ()
 
 
-FUNCTIONS = (refused, calls_that_differ, out_of_time)
-
-
-@pytest.mark.parametrize("function", FUNCTIONS)
-def test_what_is_wrong_is_told(torch_job, function: Callable[[], None]) -> None:
-    torch_job(function, 2)
+def test_what_is_wrong_is_told(torch_job):
+    torch_job(all_of_them, 2)
 
 
 def beside_gloo() -> None:
@@ -192,7 +196,7 @@ def beside_gloo() -> None:
         dist.all_reduce(tensor, group=both)
 
 
-def test_beside_gloo_in_one_group(torch_job) -> None:
+def test_beside_gloo_in_one_group(torch_job):
     torch_job(beside_gloo, 3, backend="cpu:gloo,cuda:zerohop")
 
 
@@ -218,5 +222,75 @@ def orders() -> None:
         dist.barrier(group=inherits)
 
 
-def test_the_order_of_backends_in_a_string(torch_job) -> None:
+def test_the_order_of_backends_in_a_string(torch_job):
     torch_job(orders, 2)
+
+
+TOLD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
+SIZE = 3
+
+
+@pytest.fixture
+def dying(tmp_path, device, monkeypatch):
+    """The last rank, on its way."""
+    monkeypatch.setenv("ZEROHOP_DEVICE", device)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    last = Told("support.torch_ranks", tmp_path / "store", SIZE)
+    last.tell("come")
+    yield last
+    last.discard()
+
+
+def survive(stopped: str) -> None:
+    """stopped: a file that comes to be when the last rank is no more. The others wait for it, one way and another."""
+    import torch
+    import torch.distributed as dist
+
+    rank, last = dist.get_rank(), SIZE - 1
+    group = dist.new_group([0, last])
+    if rank == 0:
+        dist.barrier(group=group)
+    dist.barrier()
+    pending: list[Any] = [
+        dist.irecv(torch.empty(100), last),
+        dist.isend(torch.empty(100_000), last, tag=1),
+        dist.broadcast(torch.empty(100), last, async_op=True),
+        dist.barrier(async_op=True),
+    ]
+    if rank == 0:
+        pending.append(dist.broadcast(torch.empty(100), last, group=group, async_op=True))
+    future = pending[0].get_future()
+    assert not any(work.is_completed() for work in pending)
+    Path(f"{stopped} waits for rank {rank}").touch()
+    until(lambda: Path(stopped).exists(), "the last rank is no more", patient(60))
+    begin = time.monotonic()
+    for number, work in enumerate(pending):
+        name = "rank 1" if number == 4 else f"rank {last}"  # in the group of two
+        with pytest.raises(zh.PeerLost, match=name):
+            work.wait()
+        assert isinstance(work.exception(), zh.PeerLost)
+    assert time.monotonic() - begin < LOST_WITHIN + TOLD
+    with pytest.raises(zh.PeerLost, match=f"rank {last}"):
+        future.wait()
+    with pytest.raises(zh.PeerLost, match=f"rank {last}"):
+        dist.isend(torch.ones(3), last).wait()
+    with pytest.raises(zh.PeerLost, match=f"ended: .*rank {last}"):
+        dist.broadcast(torch.ones(3), 0)
+    other = 1 - rank  # those that are left reach each other
+    work = dist.isend(torch.full((3,), float(rank)), other)
+    out = torch.empty(3)
+    dist.recv(out, other)
+    work.wait()
+    assert out.tolist() == [float(other)] * 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_rank_that_dies_or_hangs_is_lost(tmp_path, dying, number):
+    stopped = tmp_path / "stopped"
+    with torch_ranks(tmp_path / "store", survive, SIZE - 1, str(stopped), of=SIZE) as ranks:
+        assert dying.answer(patient(60)) is None
+        waiting = [tmp_path / f"stopped waits for rank {rank}" for rank in range(SIZE - 1)]
+        until(lambda: all(each.exists() for each in waiting), "all wait", patient(60))
+        dying.signal(number)
+        stopped.touch()
+        ranks.results()

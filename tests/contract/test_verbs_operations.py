@@ -1,30 +1,24 @@
 """The raw verbs operations: what arrives, in which order, and what each error looks like."""
 
-from collections.abc import Callable
-from typing import Any
-
 import numpy as np
 import pytest
 import zerohop as zh
-from support.verbs_pair import NBYTES, Pair, Side, connect, make_side, take, take_error
+from support.verbs_pair import NBYTES, Side, connect, make_side, take, take_error
 from zerohop import verbs
 from zerohop.verbs import Access
 
 
 @pytest.fixture
-def opened(device: str) -> verbs.Device:
+def opened(device):
     return verbs.Device(device)
 
 
 @pytest.fixture
-def pair(opened: verbs.Device) -> Pair:
+def pair(opened):
     return connect(make_side(opened), make_side(opened))
 
 
-# --- one-sided operations ---
-
-
-def test_write(pair: Pair) -> None:
+def test_write(pair):
     here, there = pair
     here.qp.post_send("write", here.mr[10:20], remote=there.mr[100:].remote, wr_id=7)
     [wc] = take(here.cq)
@@ -35,7 +29,7 @@ def test_write(pair: Pair) -> None:
     assert there.cq.poll() == []
 
 
-def test_write_gathers(pair: Pair) -> None:
+def test_write_gathers(pair):
     here, there = pair
     parts = [here.mr[0:4], here.mr[100:103], here.mr[50:55]]
     here.qp.post_send("write", parts, remote=there.mr.remote)
@@ -44,7 +38,7 @@ def test_write_gathers(pair: Pair) -> None:
     assert there.array[: len(expected)].tolist() == expected
 
 
-def test_write_with_imm(pair: Pair) -> None:
+def test_write_with_imm(pair):
     here, there = pair
     there.qp.post_receive(wr_id=3)
     here.qp.post_send("write_with_imm", here.mr[0:64], remote=there.mr.remote, imm=0xDEADBEEF)
@@ -56,7 +50,7 @@ def test_write_with_imm(pair: Pair) -> None:
     assert take(here.cq)[0].opcode == "RDMA_WRITE"
 
 
-def test_read_scatters(pair: Pair) -> None:
+def test_read_scatters(pair):
     here, there = pair
     there.qp.post_send("read", [there.mr[0:5], there.mr[50:55]], remote=here.mr[20:].remote)
     [wc] = take(there.cq)
@@ -65,7 +59,7 @@ def test_read_scatters(pair: Pair) -> None:
     assert there.array[50:55].tolist() == [25, 26, 27, 28, 29]
 
 
-def test_inline_write_copies_while_posting(pair: Pair) -> None:
+def test_inline_write_copies_while_posting(pair):
     here, there = pair
     here.array[:8] = 7
     here.qp.post_send("write", here.mr[0:8], remote=there.mr.remote, inline=True)
@@ -74,7 +68,7 @@ def test_inline_write_copies_while_posting(pair: Pair) -> None:
     assert there.array[:8].tolist() == [7] * 8
 
 
-def test_atomics(pair: Pair) -> None:
+def test_atomics(pair):
     here, there = pair
     counter = there.array[:8].view(np.uint64)
     old = here.array[:8].view(np.uint64)
@@ -93,7 +87,7 @@ def test_atomics(pair: Pair) -> None:
     assert counter[0] == 2**64 - 1
 
 
-def test_fenced_write_sees_what_the_read_brought(pair: Pair) -> None:
+def test_fenced_write_sees_what_the_read_brought(pair):
     here, there = pair
     there.array[:16] = 77
     chain = [
@@ -105,10 +99,7 @@ def test_fenced_write_sees_what_the_read_brought(pair: Pair) -> None:
     assert there.array[64:80].tolist() == [77] * 16
 
 
-# --- two-sided operations ---
-
-
-def test_send_and_receive(pair: Pair) -> None:
+def test_send_and_receive(pair):
     here, there = pair
     there.qp.post_receive(there.mr[0:100], wr_id=1)
     there.qp.post_receive(there.mr[100:200], wr_id=2)
@@ -122,7 +113,7 @@ def test_send_and_receive(pair: Pair) -> None:
     assert np.array_equal(there.array[100:130], here.array[:30])
 
 
-def test_send_waits_for_a_receive(pair: Pair) -> None:
+def test_send_waits_for_a_receive(pair):
     here, there = pair
     here.qp.post_send("send", here.mr[0:8])
     assert here.cq.poll() == []
@@ -131,10 +122,7 @@ def test_send_waits_for_a_receive(pair: Pair) -> None:
     assert take(here.cq)[0].ok
 
 
-# --- chains and selective signalling ---
-
-
-def test_chain_completes_in_order_with_one_signal(pair: Pair) -> None:
+def test_chain_completes_in_order_with_one_signal(pair):
     here, there = pair
     chain = [
         verbs.SendRequest(
@@ -150,7 +138,7 @@ def test_chain_completes_in_order_with_one_signal(pair: Pair) -> None:
     assert "unsignaled" in repr(chain[0])
 
 
-def test_full_queue_says_which_request_was_not_taken(opened: verbs.Device) -> None:
+def test_full_queue_says_which_request_was_not_taken(opened):
     here, _ = connect(make_side(opened, send_depth=8), make_side(opened))
     depth = here.qp.options["send_depth"]
     sends = [verbs.SendRequest("send", here.mr[0:1]) for _ in range(depth + 3)]
@@ -158,14 +146,11 @@ def test_full_queue_says_which_request_was_not_taken(opened: verbs.Device) -> No
         here.qp.post_many(sends)  # nobody receives, so none of them ends
 
 
-# --- errors ---
-
-
 IMPATIENT = {"timeout": 10, "retries": 2, "rnr_retries": 1, "rnr_timer": 1}
 
 
 @pytest.fixture
-def impatient(opened: verbs.Device) -> Pair:
+def impatient(opened):
     return connect(make_side(opened, **IMPATIENT), make_side(opened, **IMPATIENT))
 
 
@@ -225,9 +210,7 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("post", STATUSES)
-def test_what_fails_says_how_and_writes_nothing(
-    impatient: Pair, post: Callable[[Side, Side], None]
-) -> None:
+def test_what_fails_says_how_and_writes_nothing(impatient, post):
     here, there = impatient
     post(here, there)
     assert take_error(here).status == f"IBV_WC_{STATUSES[post]}"
@@ -239,7 +222,7 @@ def status_of(device: str, usual: str, soft_roce: str) -> str:
     return soft_roce if device.startswith("rxe") else usual
 
 
-def test_local_region_of_another_domain(pair: Pair, opened: verbs.Device, device: str) -> None:
+def test_local_region_of_another_domain(pair, opened, device):
     here, there = pair
     stranger = opened.pd().register(here.array)
     here.qp.post_send("write", stranger[0:8], remote=there.mr.remote)
@@ -248,7 +231,7 @@ def test_local_region_of_another_domain(pair: Pair, opened: verbs.Device, device
     assert not there.array.any()
 
 
-def test_message_longer_than_the_receive(pair: Pair, device: str) -> None:
+def test_message_longer_than_the_receive(pair, device):
     here, there = pair
     there.qp.post_receive(there.mr[0:8])
     here.qp.post_send("send", here.mr[0:9])
@@ -258,7 +241,7 @@ def test_message_longer_than_the_receive(pair: Pair, device: str) -> None:
     assert take_error(here).status == expected
 
 
-def test_misaligned_atomic(pair: Pair, device: str) -> None:
+def test_misaligned_atomic(pair, device):
     here, there = pair
     request = verbs.SendRequest("fetch_add", here.mr[0:8], remote=there.mr[4:].remote, add=1)
     if device.startswith("rxe"):  # its provider in libibverbs looks before it posts
@@ -270,7 +253,7 @@ def test_misaligned_atomic(pair: Pair, device: str) -> None:
     assert not there.array.any()
 
 
-def test_error_state_flushes_what_is_posted(pair: Pair) -> None:
+def test_error_state_flushes_what_is_posted(pair):
     here, _ = pair
     here.qp.post_receive(here.mr, wr_id=1)
     here.qp.post_receive(here.mr, wr_id=2)
@@ -291,14 +274,12 @@ def test_error_state_flushes_what_is_posted(pair: Pair) -> None:
         ("write_with_imm", {"remote": (0, 0)}, "write_with_imm needs imm"),
     ],
 )
-def test_request_is_checked_when_it_is_built(
-    pair: Pair, operation: str, options: dict[str, Any], words: str
-) -> None:
+def test_request_is_checked_when_it_is_built(pair, operation, options, words):
     with pytest.raises(ValueError, match=words):
         verbs.SendRequest(operation, pair[0].mr, **options)
 
 
-def test_local_bytes_are_regions_and_lie_inside_them(pair: Pair) -> None:
+def test_local_bytes_are_regions_and_lie_inside_them(pair):
     here, there = pair
     nbytes = here.mr.nbytes
     with pytest.raises(TypeError, match=r"must be a MemoryRegion.* not ndarray.*register"):

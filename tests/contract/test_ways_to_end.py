@@ -1,7 +1,5 @@
 """Guarantee 3, for every way in which a process ends: with transfers under way in both directions."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import signal

@@ -1,7 +1,5 @@
 """World: ranks that find each other when they need each other, the barrier, and who is left."""
 
-from __future__ import annotations
-
 import signal
 from functools import partial
 
@@ -90,10 +88,8 @@ def test_ranks_are_connected_when_they_are_needed(rank_threads):
 
 def test_who_has_not_started_is_waited_for(rank_threads):
     [first] = worlds(rank_threads, [0], 2)
-    with (
-        pytest.raises(zh.TransferTimeout, match=r"rank 1.*that rank has not made its World"),
-        within(2, 0.2),
-    ):
+    words = "rank 1.*that rank has not made its World"
+    with pytest.raises(zh.TransferTimeout, match=words), within(2, 0.2):
         first.peer(1, timeout=0.2)
     waiting = Attempt(first.peer, 1)
     waiting.stays_pending(0.05)

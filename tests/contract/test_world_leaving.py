@@ -1,7 +1,5 @@
 """A rank that an exception ends says so, and those that come to miss it tell it in their errors."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -16,6 +14,8 @@ from support.forking import forking
 from support.link import until
 from support.patience import patient
 from support.ranks import close, results, worlds
+from zerohop._world.failure_reports import LEFT, FailureReports
+from zerohop._world.notifications import BELL
 
 SAID = r"\(it left: KeyError: 'what is missing'\)"
 
@@ -178,3 +178,15 @@ def test_a_child_does_not_speak_for_its_parent(rank_threads):
     entry = (rank_threads.directory / "zerohop%2Fworld%2F1").read_bytes()
     assert b"of the child" not in entry
     close([first, second, late])
+
+
+def test_who_shares_the_memory_is_told(open_endpoint):
+    a, b = open_endpoint(name="a"), open_endpoint(name="b")
+    stranger = open_endpoint(name="rank 1 of job (or so it says)")
+    for other in (b, stranger):
+        a.connect(other.address)
+        other.accept()
+    words = [FailureReports(ep, "job", rank, 2, BELL) for rank, ep in enumerate((a, b))]
+    words[0].send(LEFT, "it had enough")
+    assert words[1].why_left(0) == "it had enough"
+    assert words[0].heard() == []

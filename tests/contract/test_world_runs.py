@@ -1,7 +1,5 @@
 """One directory, many runs: what is left of a crashed one, two at once, and bounds whatever is stale."""
 
-from __future__ import annotations
-
 import signal
 from contextlib import suppress
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The survivors of a World agree who they are, and go on as a smaller one."""
 
-from __future__ import annotations
-
 import importlib
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """All of it, in one command: `make endurance` (ARGS="--minutes 30" for the long soak)."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """How soon every operation learns that its peer is dead or stands still."""
 
-from __future__ import annotations
-
 import os
 import signal
 import statistics

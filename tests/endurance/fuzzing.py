@@ -1,7 +1,5 @@
 """What arrives from outside, fuzzed by libFuzzer (`make fuzz`)."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

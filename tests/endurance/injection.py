@@ -1,7 +1,5 @@
 """Each fault at each operation: what went wrong on purpose, and whether every call told the truth."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

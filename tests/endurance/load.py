@@ -1,7 +1,5 @@
 """Many of everything at once: peers, transfers, threads, registrations."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

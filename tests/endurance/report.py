@@ -1,7 +1,5 @@
 """The table of what was held, for how long, and how soon losses were seen."""
 
-from __future__ import annotations
-
 import json
 import os
 import platform

@@ -1,7 +1,5 @@
 """Random operations for a long time, with peers that die and come again; what is held stays flat."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

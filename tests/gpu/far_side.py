@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+import torch
+
+THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]  # of the other process
 POISON = 0xA5
 DEADLINE = 60.0  # seconds for an answer
 
 
 def allocate(kind: str, nbytes: int, device: str, endpoint: Any) -> Any:
     """A poisoned uint8 array on that GPU, as a torch tensor, and what keeps it."""
-    import torch
     from cuda.bindings import driver
     from device_memory import check, tensor
 
@@ -29,8 +31,6 @@ def allocate(kind: str, nbytes: int, device: str, endpoint: Any) -> Any:
 
 def serve(connection: Any) -> None:
     """One test after the other, each with an Endpoint of its own."""
-    import torch
-
     torch.zeros(1, device="cuda:0")  # makes the context that cuda-bindings finds
     while (test := connection.recv()) is not None:
         serve_test(connection, *test)
@@ -42,7 +42,6 @@ def serve(connection: Any) -> None:
 
 def serve_test(connection: Any, p2p: bool, setup: str) -> None:
     """Runs code; the value of `answer` goes back."""
-    import torch
     import zerohop as zh
 
     with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as endpoint:
@@ -96,8 +95,24 @@ class FarSide:
         far.send((p2p, setup))
         self.address: bytes = far.receive()
 
+    def hold(self, kind: str, nbytes: int, device: str) -> None:
+        """Its `array`, registered as `memory`, is shared by the name "array"."""
+        self.run(f"array = allocate({kind!r}, {nbytes}, {device!r}, ep)")
+        self.run('memory = ep.register(array); ep.share("array", memory)')
+
     def begin(self, code: str) -> None:
         self._far.send(code)
+
+    def begin_rounds(self, count: int) -> None:
+        """In each it awaits slot 7, looks whether all of `array` is the round's number, and answers in slot 8."""
+        self.begin(f"""
+back = ep.accept()
+answer = []
+for value in range(1, {count + 1}):
+    ep.wait_notify(7)
+    answer.append(bool((array == value).all()))
+    back.notify(8, value)
+""")
 
     def finish(self) -> Any:
         good, answer = self._far.receive()

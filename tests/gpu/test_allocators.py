@@ -2,11 +2,9 @@
 
 import json
 import os
-import subprocess
-import sys
-from typing import Any
 
 import pytest
+from support.program import run_python
 
 PLAIN = "cudaMalloc memory"
 VMM = "virtual memory (cuMemCreate)"
@@ -47,15 +45,9 @@ print(json.dumps(memory))
     ],
     ids=["torch", "torch-expandable", "torch-async", "jax"],
 )
-def test_an_allocator(program: str, variable: str, value: str, kind: str | None, rows: Any) -> None:
-    result = subprocess.run(
-        [sys.executable, "-c", program + REPORT],
-        check=False,
-        env={**os.environ, variable: value},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+def test_an_allocator(program, variable, value, kind, rows):
+    code = program + REPORT
+    result = run_python("-c", code, env={**os.environ, variable: value}, seconds=100)
     assert result.returncode == 0, result.stderr
     memory = json.loads(result.stdout.splitlines()[-1])
     rows.add(

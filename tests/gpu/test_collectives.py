@@ -65,7 +65,7 @@ def work(link: Link, directory: Path, gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-def test_arrays_of_gpus_arrive(tmp_path: Path, gpus: int) -> None:
+def test_arrays_of_gpus_arrive(tmp_path, gpus):
     with Ranks(work, 2, tmp_path, gpus) as ranks:
         ranks.results()
 
@@ -74,7 +74,6 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
     """What a stream was given before the call is sent, and not written over; what it is given afterwards finds what came."""
     gpu = f"cuda:{link.rank % gpus}"
     torch.zeros(1, device=gpu)
-    keep_busy: Any = torch.cuda._sleep
     with zh.World(directory, link.rank, 2, device="soft0", timeout=60.0) as world:
         with torch.cuda.device(gpu):
             stream: Any = torch.cuda.Stream(gpu)
@@ -83,7 +82,7 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
                     array = torch.zeros(count, device=gpu)
                     seen = torch.zeros(count, device=gpu)
                     for number in range(1, 11):
-                        keep_busy(5_000_000)
+                        torch.cuda._sleep(5_000_000)
                         seen.copy_(
                             array
                         )  # of the round before: the next one must not come too early
@@ -96,6 +95,6 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-def test_a_call_follows_a_stream(tmp_path: Path, gpus: int) -> None:
+def test_a_call_follows_a_stream(tmp_path, gpus):
     with Ranks(in_stream, 2, tmp_path, gpus) as ranks:
         ranks.results()

@@ -13,9 +13,9 @@ import pytest
 import torch
 import zerohop as zh
 from device_kernels import fetch
-from far_side import POISON
+from far_side import POISON, THEIRS
 from frameworks import COMPILER, usable
-from test_device_queue import NBYTES, PATIENCE, TEAMS, THEIRS, Ends, both_ends, poison
+from test_device_queue import NBYTES, PATIENCE, TEAMS, Ends, both_ends, poison
 
 usable(COMPILER, "numba-cuda")
 zn = usable("zerohop.numba", "numba-cuda")
@@ -39,7 +39,7 @@ def kernels() -> Any:
 
 
 @pytest.fixture(params=["mapped", "proxy", "direct"], scope="module")
-def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
+def lasting(request):
     with both_ends(THEIRS[-1], way=request.param) as ends:
         ends.far.run(FAR_KERNELS)
         kernels()
@@ -47,7 +47,7 @@ def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
 
 
 @pytest.fixture
-def ends(lasting: Ends) -> Ends:
+def ends(lasting):
     return poison(lasting)
 
 
@@ -60,7 +60,7 @@ def call(kernel: Any, threads: int, *arguments: Any) -> list[int]:
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_what_is_put_is_there_and_comes_back(ends: Ends, team: int) -> None:
+def test_what_is_put_is_there_and_comes_back(ends, team):
     nbytes, to, start = 1003, 5000, 77
     ours = np.random.default_rng(team).integers(0, 256, nbytes, np.uint8)
     ends.array[start : start + nbytes] = torch.from_numpy(ours)
@@ -75,7 +75,7 @@ def test_what_is_put_is_there_and_comes_back(ends: Ends, team: int) -> None:
     assert (ends.array.cpu().numpy() == here).all()
 
 
-def test_values_of_every_type(ends: Ends) -> None:
+def test_values_of_every_type(ends):
     assert call(kernels().values, 1, ends.queue.address)[:11] == [OK] * 11
     there = ends.far.run("answer = array[:80].cpu().numpy()").reshape(10, 8)
     expected = [
@@ -100,7 +100,7 @@ def words(ends: Ends) -> Iterator[tuple[zh.DeviceQueue, str]]:
             yield queue, "np.asarray(words)"
 
 
-def test_many_threads_count(ends: Ends) -> None:
+def test_many_threads_count(ends):
     blocks, threads, times = 2, 64, 5
     with words(ends) as (queue, theirs):
         olds = cupy.zeros(blocks * threads * times, "uint64")
@@ -111,7 +111,7 @@ def test_many_threads_count(ends: Ends) -> None:
         assert ends.far.run(f"answer = int({theirs}[8])") == olds.size
 
 
-def test_words_are_swapped(ends: Ends) -> None:
+def test_words_are_swapped(ends):
     with words(ends) as (queue, theirs):
         said = call(kernels().swap, 1, queue.address, 128, 0, 5)[:6]
         if queue.way == "mapped":
@@ -123,7 +123,7 @@ def test_words_are_swapped(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_notifications(ends: Ends, team: int) -> None:
+def test_notifications(ends, team):
     slot = 10 + 4 * team
     said = call(kernels().notes, TEAMS[team], ends.queue.address, team, slot)
     assert said[:5] == [OK] * 5
@@ -138,7 +138,7 @@ for slot in range({slot}, {slot + 4}):
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_a_kernel_waits_for_one_of_several(ends: Ends, team: int) -> None:
+def test_a_kernel_waits_for_one_of_several(ends, team):
     first = 40 + 10 * team
     ends.far.begin(
         'said = cupy.full(3, -1, "int32");'
@@ -151,7 +151,7 @@ def test_a_kernel_waits_for_one_of_several(ends: Ends, team: int) -> None:
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_what_came_is_compared_with_what_was_sent(ends: Ends, team: int) -> None:
+def test_what_came_is_compared_with_what_was_sent(ends, team):
     nbytes, slot = 5001, 80 + team
     for looked_at, expected in ((nbytes, OK), (nbytes + 1, Status.CORRUPT)):
         said = call(kernels().put_checked, TEAMS[team], ends.queue.address, team, nbytes, slot)
@@ -165,7 +165,7 @@ answer = int(fetch(said)[0])
         assert found == expected
 
 
-def test_what_does_not_fit_is_refused(ends: Ends) -> None:
+def test_what_does_not_fit_is_refused(ends):
     said = call(kernels().moves, 1, ends.queue.address, zn.THREAD, NBYTES - 8, 0, 9)
     assert said[0:8:2] == [Status.OUT_OF_BOUNDS] * 4
     assert call(kernels().notes, 1, ends.queue.address, zn.THREAD, 70000)[:4] == (
@@ -177,14 +177,14 @@ def test_what_does_not_fit_is_refused(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_a_wait_ends_by_its_bound(ends: Ends, team: int) -> None:
+def test_a_wait_ends_by_its_bound(ends, team):
     began = time.monotonic()
     in_vain = (ends.board.address, team, 200, 4, 50_000_000)
     assert call(kernels().wait_any, TEAMS[team], *in_vain)[0] == Status.TIMED_OUT
     assert 0.05 <= time.monotonic() - began < 5.0
 
 
-def test_data_is_there_before_its_notification(ends: Ends) -> None:
+def test_data_is_there_before_its_notification(ends):
     """Persistent kernels in the default streams of both, which nothing may wait for."""
     rounds, nbytes, slot = 300, 4000, 300
     same = f"{rounds}, {slot}, {PATIENCE}, said"

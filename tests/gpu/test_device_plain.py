@@ -1,24 +1,23 @@
 """What docs/kernels.md shows of kernels without CuPy: compiled by NVRTC, launched by cuda.core."""
 
-from collections.abc import Iterator
-
 import cuda.core
 import numpy as np
 import pytest
 import torch
 import zerohop as zh
 from device_kernels import OK, THREAD
+from far_side import THEIRS
 from support.pages import snippet
-from test_device_queue import NBYTES, PATIENCE, THEIRS, Ends, both_ends
+from test_device_queue import NBYTES, PATIENCE, both_ends
 
 
 @pytest.fixture(params=["mapped", "proxy"])
-def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
+def ends(request):
     with both_ends(THEIRS[-1], way=request.param) as ends:
         yield ends
 
 
-def test_the_example_of_cuda_core(ends: Ends) -> None:
+def test_the_example_of_cuda_core(ends):
     example = snippet("docs/kernels.md", "ProgramOptions(")
     ours = np.random.default_rng(8).integers(0, 256, NBYTES, np.uint8)
     ends.array.copy_(torch.from_numpy(ours))

@@ -27,10 +27,9 @@ from device_kernels import (
     Kernels,
     fetch,
 )
-from far_side import POISON, FarSide, far_side
+from far_side import POISON, THEIRS, FarSide, far_side
 
 u32, u64, i32 = np.uint32, np.uint64, np.int32
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 NBYTES = 1 << 20
 SLOTS = 512
 TEAMS = {THREAD: 1, WARP: 32, BLOCK: 256}  # and its threads
@@ -98,7 +97,7 @@ def both_ends(
 
 
 @pytest.fixture(params=THEIRS, scope="module")
-def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
+def lasting(request):
     with both_ends(request.param) as ends:
         yield ends
 
@@ -112,7 +111,7 @@ def poison(lasting: Ends) -> Ends:
 
 
 @pytest.fixture
-def ends(lasting: Ends) -> Ends:
+def ends(lasting):
     return poison(lasting)
 
 
@@ -181,16 +180,16 @@ def write_rounds(ends: Ends, blocks: int, rounds: int, nbytes: int, patience: in
     assert ends.far.finish() == (OK, 0)
 
 
-def test_put_at_random_places(ends: Ends) -> None:
+def test_put_at_random_places(ends):
     check_puts(ends, 300)
 
 
-def test_get_at_random_places(ends: Ends) -> None:
+def test_get_at_random_places(ends):
     check_gets(ends, 300)
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_what_does_not_fit_is_refused(ends: Ends, team: int) -> None:
+def test_what_does_not_fit_is_refused(ends, team):
     threads = TEAMS[team]
     top = 2**64 - 1
     for to, start, nbytes in [
@@ -215,7 +214,7 @@ def test_what_does_not_fit_is_refused(ends: Ends, team: int) -> None:
     assert (there == POISON).all()
 
 
-def test_rights_are_kept() -> None:
+def test_rights_are_kept():
     with both_ends(THEIRS[-1], hears="gpu") as ends:
         ends.far.run(
             'ep.share("only", ep.register(allocate("own", 4096, array.device, ep), writable=False))'
@@ -232,11 +231,11 @@ def test_rights_are_kept() -> None:
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_notifications_between_kernels(ends: Ends, team: int) -> None:
+def test_notifications_between_kernels(ends, team):
     check_notifications(ends, team)
 
 
-def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
+def test_a_kernel_notifies_a_cpu_and_a_stream(ends):
     ends.far.run("board.close()")  # those slots are the CPU's again
     assert ends.call("notify_one", 1, 1, ends.queue.value, u32(7), u32(70))[0] == OK
     assert ends.far.run("answer = ep.wait_notify(7, timeout=5.0)") == 70
@@ -251,7 +250,7 @@ def test_a_kernel_notifies_a_cpu_and_a_stream(ends: Ends) -> None:
     ends.far.run(REOPEN)
 
 
-def test_cpus_and_streams_notify_a_kernel(ends: Ends) -> None:
+def test_cpus_and_streams_notify_a_kernel(ends):
     waiting = (
         f"kernels.wait_any(1, 1, board.value, i32(0), u32(11), u32(1), u64({PATIENCE}), i32(1), status);"
         "answer = fetch(status).tolist()"
@@ -266,7 +265,7 @@ def test_cpus_and_streams_notify_a_kernel(ends: Ends) -> None:
     assert ends.far.finish()[:3] == [OK, 11, 6]
 
 
-def test_who_has_taken_a_notification_keeps_it(ends: Ends) -> None:
+def test_who_has_taken_a_notification_keeps_it(ends):
     """A kernel, or the CPU; and what nobody took is the CPU's when the board is closed."""
     take = (
         "kernels.wait_any(1, 1, board.value, i32(0), u32(20), u32(1), u64(0), i32(1), status);"
@@ -285,7 +284,7 @@ def test_who_has_taken_a_notification_keeps_it(ends: Ends) -> None:
     ends.far.run(REOPEN)
 
 
-def test_atomics_of_many_threads(ends: Ends) -> None:
+def test_atomics_of_many_threads(ends):
     ends.far.run("array.zero_()")
     times, threads, blocks = 100, 128, 4
     olds = cupy.zeros(times * threads * blocks, "uint64")
@@ -310,7 +309,7 @@ def test_atomics_of_many_threads(ends: Ends) -> None:
 
 @pytest.mark.parametrize("team", TEAMS)
 @pytest.mark.parametrize("nbytes", [1, 100, 4096, 65537])
-def test_checksums(ends: Ends, team: int, nbytes: int) -> None:
+def test_checksums(ends, team, nbytes):
     """By kernels at both ends, and by the CPU; of data that was changed on its way, too."""
     threads = TEAMS[team]
     ours = np.random.default_rng(nbytes).integers(0, 256, NBYTES, np.uint8)
@@ -334,7 +333,7 @@ def test_checksums(ends: Ends, team: int, nbytes: int) -> None:
     assert ends.far.run(check) == CORRUPT
 
 
-def test_a_wait_ends_by_its_bound(ends: Ends) -> None:
+def test_a_wait_ends_by_its_bound(ends):
     for team, threads in TEAMS.items():
         arguments = (ends.board.value, i32(team), u32(30), u32(4), u64(50_000_000), i32(1))
         status, _, _, microseconds = ends.call("wait_any", 1, threads, *arguments)[:4]
@@ -342,7 +341,7 @@ def test_a_wait_ends_by_its_bound(ends: Ends) -> None:
         assert 50_000 <= microseconds < 1_000_000
 
 
-def test_a_wait_ends_when_the_peer_is_killed() -> None:
+def test_a_wait_ends_when_the_peer_is_killed():
     with both_ends(THEIRS[-1]) as ends:
         check_a_kill(ends)
 
@@ -364,7 +363,7 @@ def check_a_kill(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("kind", ["cudaMalloc", "own"])
-def test_kinds_of_memory(kind: str) -> None:
+def test_kinds_of_memory(kind):
     with both_ends(THEIRS[-1], kind, "gpu") as ends:
         assert ends.queue.route.kind == "p2p"
         assert "kernels of cuda:0 load from and store to" in ends.queue.route.reason
@@ -375,7 +374,7 @@ def test_kinds_of_memory(kind: str) -> None:
         assert ends.far.run("answer = int((array == 3).sum())") == NBYTES
 
 
-def test_what_has_no_way(ends: Ends) -> None:
+def test_what_has_no_way(ends):
     there = ends.peer["far"]
     host = ends.ep.empty(16, "uint8")
     with pytest.raises(ValueError, match="must lie on a GPU"):

@@ -2,19 +2,17 @@
 
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import cupy
 import numpy as np
 import pytest
 from device_kernels import BLOCK, FAILED, MISALIGNED, NOT_ALLOWED, OK, OUT_OF_BOUNDS, fetch
+from far_side import THEIRS
 from test_device_queue import (
     NBYTES,
     PATIENCE,
     TEAMS,
-    THEIRS,
-    Ends,
     both_ends,
     check_gets,
     check_notifications,
@@ -35,32 +33,32 @@ WAYS = {
 @pytest.fixture(
     params=[(device, way) for device in THEIRS for way in WAYS], ids="-".join, scope="module"
 )
-def lasting(request: pytest.FixtureRequest) -> Iterator[Ends]:
+def lasting(request):
     device, way = request.param
     with both_ends(device, way=way) as ends:
         yield ends
 
 
 @pytest.fixture
-def ends(lasting: Ends) -> Ends:
+def ends(lasting):
     return poison(lasting)
 
 
-def test_it_says_so(ends: Ends) -> None:
+def test_it_says_so(ends):
     assert WAYS[ends.queue.way] in ends.queue.route.reason
     assert ends.queue.error is None
 
 
-def test_put_at_random_places(ends: Ends) -> None:
+def test_put_at_random_places(ends):
     check_puts(ends, 100)
 
 
-def test_get_at_random_places(ends: Ends) -> None:
+def test_get_at_random_places(ends):
     check_gets(ends, 100)
 
 
 @pytest.mark.parametrize(("blocks", "threads"), [(1, 1), (1, 32), (1, 50), (4, 128)])
-def test_threads_put_at_once(ends: Ends, blocks: int, threads: int) -> None:
+def test_threads_put_at_once(ends, blocks, threads):
     """More than the ring holds, some of them with lanes of a warp that is not full."""
     times = 4096 // (blocks * threads)
     took = cupy.zeros(2, "uint64")
@@ -73,15 +71,15 @@ def test_threads_put_at_once(ends: Ends, blocks: int, threads: int) -> None:
 
 
 @pytest.mark.parametrize("team", TEAMS)
-def test_notifications_between_kernels(ends: Ends, team: int) -> None:
+def test_notifications_between_kernels(ends, team):
     check_notifications(ends, team)
 
 
-def test_data_is_there_before_its_notification(ends: Ends) -> None:
+def test_data_is_there_before_its_notification(ends):
     write_rounds(ends, blocks=4, rounds=300, nbytes=4000, patience=PATIENCE)
 
 
-def test_atomics_in_memory_of_the_host(ends: Ends) -> None:
+def test_atomics_in_memory_of_the_host(ends):
     ends.far.run('words = ep.empty(8, "int64"); ep.share("words", words)')
     with ends.peer.device_queue(ends.memory, ends.peer["words"], way=ends.queue.way) as queue:
         times, threads, blocks = 5, 64, 2
@@ -98,7 +96,7 @@ def test_atomics_in_memory_of_the_host(ends: Ends) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_calls_fail_when_the_peer_is_killed(way: str) -> None:
+def test_calls_fail_when_the_peer_is_killed(way):
     with both_ends(THEIRS[-1], way=way) as ends:
         one = (ends.queue.value, i32(BLOCK), u64(0), u64(0), u64(NBYTES))
         assert ends.call("put_done", 1, 256, *one)[0] == OK

@@ -12,13 +12,13 @@ def want(route: str) -> tuple[int, dict[str, str]]:
     return done.exit_code, outcome
 
 
-def test_staged_works() -> None:
+def test_staged_works():
     code, outcome = want("staged")
     assert (code, outcome["state"]) == (0, "ok"), outcome
     assert outcome["evidence"].startswith("64 KiB in ")
     assert "staged" in outcome["evidence"]
 
 
-def test_what_does_not_work_is_not_claimed() -> None:
+def test_what_does_not_work_is_not_claimed():
     code, outcome = want("gpudirect")
     assert (code, outcome["state"]) == (1, "absent"), outcome

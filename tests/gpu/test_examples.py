@@ -2,16 +2,12 @@
 
 import importlib.util
 import re
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import zerohop.examples
-from support.examples import example
-from support.patience import patient
+from support.program import example, run_python
 
 FOLDER = Path(zerohop.examples.__file__).parent
 GPUS = ["0", "0,1"][: torch.cuda.device_count()]
@@ -36,15 +32,13 @@ CASES = [
 
 
 @pytest.fixture(autouse=True)
-def soft0(monkeypatch: pytest.MonkeyPatch) -> None:
+def soft0(monkeypatch):
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
 
 
 @pytest.mark.parametrize("gpus", GPUS)
 @pytest.mark.parametrize(("name", "arguments", "words"), CASES)
-def test_its_result_is_right(
-    monkeypatch: pytest.MonkeyPatch, name: str, arguments: str, words: str, gpus: str, rows: Any
-) -> None:
+def test_its_result_is_right(monkeypatch, name, arguments, words, gpus, rows):
     if name == "jax_handoff" and not JAX:
         pytest.skip("JAX for CUDA is not installed")
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
@@ -57,9 +51,7 @@ def test_its_result_is_right(
 
 
 @pytest.mark.parametrize("gpus", GPUS)
-def test_a_kernel_whose_neighbour_dies_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, gpus: str
-) -> None:
+def test_a_kernel_whose_neighbour_dies_ends(monkeypatch, tmp_path, gpus):
     """Rank 1 of a copy of the stencil dies where it would launch its kernel."""
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", gpus)
     text, launch = (FOLDER / "stencil.py").read_text(), "        kernel((blocks,),"
@@ -67,12 +59,6 @@ def test_a_kernel_whose_neighbour_dies_ends(
     dies = '        if steps and os.environ["RANK"] == "1":\n            os._exit(1)\n'
     (tmp_path / "stencil.py").write_text(text.replace(launch, dies + launch))
     (tmp_path / "stencil.cu").write_text((FOLDER / "stencil.cu").read_text())
-    done = subprocess.run(
-        [sys.executable, tmp_path / "stencil.py", "--side=600", "--steps=5"],
-        capture_output=True,
-        text=True,
-        timeout=patient(60),
-        check=False,
-    )
+    done = run_python(tmp_path / "stencil.py", "--side=600", "--steps=5")
     assert done.returncode == 1
     assert "the kernel ended at step 1 with status 6" in done.stderr  # closed: see types.h

@@ -11,18 +11,15 @@ import random
 import re
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import zerohop as zh
-from far_side import POISON, FarSide, far_side
+from far_side import POISON, THEIRS, FarSide, far_side
 
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 KINDS = ["numpy", "empty", "pinned"]  # of memory of the host
 NBYTES = 1 << 22
 GUARD = 4096
@@ -59,19 +56,15 @@ def page_locked_at_rest(peer: zh.Peer) -> int:
 
 
 @pytest.fixture(params=THEIRS)
-def far_gpu(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+def far_gpu(request):
     """The peer's array is on a GPU."""
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
-        far.run(f"""
-array = allocate("cudaMalloc", {NBYTES}, {request.param!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        far.hold("cudaMalloc", NBYTES, request.param)
         yield ep, ep.connect(far.address), far
 
 
 @pytest.fixture
-def far_host() -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+def far_host():
     """The peer's array is in the host's memory."""
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
         far.run(f"""
@@ -87,7 +80,7 @@ def far_content(far: FarSide) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_byte_goes_to_a_gpu_and_back(far_gpu: Any, kind: str) -> None:
+def test_every_byte_goes_to_a_gpu_and_back(far_gpu, kind):
     ep, peer, far = far_gpu
     there, wanted = peer["array"], torch.full((NBYTES,), POISON, dtype=torch.uint8)
     local, ours = host_array(ep, kind)
@@ -110,7 +103,7 @@ def test_every_byte_goes_to_a_gpu_and_back(far_gpu: Any, kind: str) -> None:
     assert bool((ours[-GUARD:] == 7).all())
 
 
-def test_every_byte_goes_to_the_host_and_back(far_host: Any) -> None:
+def test_every_byte_goes_to_the_host_and_back(far_host):
     ep, peer, far = far_host
     there, wanted = peer["array"], torch.full((NBYTES,), POISON, dtype=torch.uint8)
     ours = gpu_bytes(NBYTES)
@@ -131,7 +124,7 @@ def test_every_byte_goes_to_the_host_and_back(far_host: Any) -> None:
     assert bool((back[-GUARD:] == 7).all())
 
 
-def test_the_routes_say_what_copies(far_gpu: Any, far_host: Any) -> None:
+def test_the_routes_say_what_copies(far_gpu, far_host):
     ep, peer, far = far_gpu
     theirs = far.run("answer = str(array.device)")
     route = peer.route(host_array(ep, "numpy")[0], peer["array"])
@@ -147,7 +140,7 @@ def test_the_routes_say_what_copies(far_gpu: Any, far_host: Any) -> None:
     assert page_locked(peer) >= NBYTES
 
 
-def test_read_only_arrays(far_gpu: Any, tmp_path: Path, rows: Any) -> None:
+def test_read_only_arrays(far_gpu, tmp_path, rows):
     """Of NumPy, whose pages could be written, and pages that are mapped to be read only."""
     ep, peer, far = far_gpu
     values = random_bytes(NBYTES).numpy()
@@ -173,7 +166,7 @@ def test_read_only_arrays(far_gpu: Any, tmp_path: Path, rows: Any) -> None:
             local.close()
 
 
-def test_pages_are_locked_as_long_as_the_memory_is_registered(far_gpu: Any) -> None:
+def test_pages_are_locked_as_long_as_the_memory_is_registered(far_gpu):
     ep, peer, _ = far_gpu
     there = peer["array"]
     small = np.zeros(
@@ -197,7 +190,7 @@ def test_pages_are_locked_as_long_as_the_memory_is_registered(far_gpu: Any) -> N
     assert page_locked(peer) == before
 
 
-def test_what_the_program_has_registered(far_gpu: Any) -> None:
+def test_what_the_program_has_registered(far_gpu):
     ep, peer, far = far_gpu
     cudart: Any = torch.cuda.cudart()
     array = np.frombuffer(mmap.mmap(-1, NBYTES), np.uint8)
@@ -216,7 +209,7 @@ def test_what_the_program_has_registered(far_gpu: Any) -> None:
     assert far.run("answer = bool((array == 3).all())")
 
 
-def test_a_part_that_the_program_has_registered(far_gpu: Any) -> None:
+def test_a_part_that_the_program_has_registered(far_gpu):
     ep, peer, far = far_gpu
     cudart: Any = torch.cuda.cudart()
     array = np.frombuffer(mmap.mmap(-1, NBYTES), np.uint8)
@@ -230,7 +223,7 @@ def test_a_part_that_the_program_has_registered(far_gpu: Any) -> None:
     assert int(cudart.cudaHostUnregister(middle)) == 0
 
 
-def test_plain_memory_of_the_peer_is_moved_from_its_side(far_host: Any) -> None:
+def test_plain_memory_of_the_peer_is_moved_from_its_side(far_host):
     ep, peer, far = far_host
     ours = gpu_bytes(NBYTES)
     local = ep.register(ours)
@@ -244,24 +237,16 @@ def test_plain_memory_of_the_peer_is_moved_from_its_side(far_host: Any) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_streams(far_gpu: Any, kind: str) -> None:
+def test_streams(far_gpu, kind):
     """What a kernel writes to the host's memory by way of a stream goes on in that stream."""
     ep, peer, far = far_gpu
     local, ours = host_array(ep, kind)
     stream, source = torch.cuda.Stream(), torch.empty(NBYTES, dtype=torch.uint8, device="cuda:0")
     peer.write(local, peer["array"], require="p2p").wait()  # what takes long once is done
-    far.begin("""
-back = ep.accept()
-answer = []
-for value in range(1, 21):
-    ep.wait_notify(7)
-    answer.append(bool((array == value).all()))
-    back.notify(8, value)
-""")
-    keep_busy: Any = torch.cuda._sleep
+    far.begin_rounds(20)
     for value in range(1, 21):
         with torch.cuda.stream(stream):
-            keep_busy(1_000_000)
+            torch.cuda._sleep(1_000_000)
             source.fill_(value)
             ours.copy_(source, non_blocking=True)
         peer.write(local, peer["array"], notify=(7, value), require="p2p", stream=stream)
@@ -269,23 +254,15 @@ for value in range(1, 21):
     assert far.finish() == [True] * 20
 
 
-def test_a_notification_follows_what_a_kernel_had_still_to_write(far_host: Any) -> None:
+def test_a_notification_follows_what_a_kernel_had_still_to_write(far_host):
     ep, peer, far = far_host
     source = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
     local, there, stream = ep.register(source), peer["array"], torch.cuda.Stream()
-    far.begin("""
-back = ep.accept()
-answer = []
-for value in range(1, 41):
-    ep.wait_notify(7)
-    answer.append(bool((array == value).all()))
-    back.notify(8, value)
-""")
-    keep_busy: Any = torch.cuda._sleep
+    far.begin_rounds(40)
     for value in range(1, 41):
         on = stream if value % 2 else torch.cuda.default_stream()
         with torch.cuda.stream(on):
-            keep_busy(1_000_000)
+            torch.cuda._sleep(1_000_000)
             source.fill_(value)
         where = {"stream": stream} if value % 2 else {}
         peer.write(local, there, notify=(7, value), require="p2p", **where)
@@ -294,7 +271,7 @@ for value in range(1, 41):
 
 
 @pytest.mark.parametrize("to_gpu", [True, False])
-def test_kill_9_of_the_owner_in_the_middle(far_gpu: Any, far_host: Any, to_gpu: bool) -> None:
+def test_kill_9_of_the_owner_in_the_middle(far_gpu, far_host, to_gpu):
     ep, peer, far = far_gpu if to_gpu else far_host
     there = peer["array"]
     local = host_array(ep, "numpy")[0] if to_gpu else ep.register(gpu_bytes(NBYTES))
@@ -313,7 +290,7 @@ def test_kill_9_of_the_owner_in_the_middle(far_gpu: Any, far_host: Any, to_gpu: 
 
 
 @pytest.mark.parametrize("to_gpu", [True, False])
-def test_kill_9_of_the_writer_in_the_middle(to_gpu: bool) -> None:
+def test_kill_9_of_the_writer_in_the_middle(to_gpu):
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep:
         if to_gpu:
             target = torch.full((NBYTES,), POISON, dtype=torch.uint8, device="cuda:0")

@@ -5,16 +5,14 @@ The other process is on the same GPU, and on another one where the machine has t
 
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
 import zerohop as zh
 from device_memory import GRANULE
-from far_side import POISON, FarSide, far_side
+from far_side import POISON, THEIRS, far_side
 
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 KINDS = ["cudaMalloc", "own"]
 NBYTES = 1 << 22
 GUARD = 4096
@@ -26,15 +24,10 @@ LINK = (
 
 
 @pytest.fixture(params=[(there, kind) for there in THEIRS for kind in KINDS], ids=str)
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[zh.Endpoint, zh.Peer, FarSide]]:
+def ends(request):
     there, kind = request.param
     with zh.Endpoint("soft0", p2p=True, timeout=30.0) as ep, far_side() as far:
-        far.run(f"""
-array = allocate({kind!r}, {NBYTES}, {there!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-counter = ep.register(__import__("numpy").zeros(4, "int64"))
-""")
+        far.hold(kind, NBYTES, there)
         yield ep, ep.connect(far.address), far
 
 
@@ -42,7 +35,7 @@ def random_bytes(nbytes: int) -> Any:
     return torch.randint(0, 256, (nbytes,), dtype=torch.uint8, device="cuda:0")
 
 
-def test_the_route_is_p2p_and_every_byte_is_placed(ends: Any) -> None:
+def test_the_route_is_p2p_and_every_byte_is_placed(ends):
     ep, peer, far = ends
     there = peer["array"]
     wanted = torch.full((NBYTES,), POISON, dtype=torch.uint8)
@@ -64,7 +57,7 @@ def test_the_route_is_p2p_and_every_byte_is_placed(ends: Any) -> None:
     assert bool((back[-GUARD:] == 7).all())
 
 
-def test_the_route_says_over_what_link_and_is_counted(ends: Any) -> None:
+def test_the_route_says_over_what_link_and_is_counted(ends):
     ep, peer, far = ends
     local, there = ep.register(random_bytes(4096)), peer["array"][:4096]
     reason = peer.route(local, there).reason
@@ -82,43 +75,28 @@ def test_the_route_says_over_what_link_and_is_counted(ends: Any) -> None:
     assert row["nbytes_mapped"] >= NBYTES
 
 
-def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
+def test_a_notification_finds_what_a_kernel_had_still_to_write(ends):
     ep, peer, far = ends
     there, source = peer["array"], torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
     local = ep.register(source)
-    far.begin("""
-back = ep.accept()
-answer = []
-for value in range(1, 31):
-    ep.wait_notify(7)
-    answer.append(bool((array == value).all()))
-    back.notify(8, value)
-""")
-    keep_busy: Any = torch.cuda._sleep
+    far.begin_rounds(30)
     for value in range(1, 31):
-        keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
+        torch.cuda._sleep(1_000_000)  # cycles: the write below is called before the fill has run
         source.fill_(value)
         peer.write(local, there, notify=(7, value), require="p2p")
         assert ep.wait_notify(8) == value
     assert far.finish() == [True] * 30
 
 
-def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends: Any) -> None:
+def test_freed_memory_is_let_go_of_and_its_place_is_found_anew(ends):
     ep, peer, far = ends
     for value in range(3):
         source = ep.register(torch.full((NBYTES,), value, dtype=torch.uint8, device="cuda:0"))
         peer.write(source, peer["array"], require="p2p").wait()
         assert far.run(f"answer = bool((array == {value}).all())")
-        device, kind = far.run("answer = str(array.device)"), "cudaMalloc"
-        old = peer["array"]
-        far.run(f"""
-memory.close()
-del array, memory
-torch.cuda.empty_cache()
-array = allocate({kind!r}, {NBYTES}, {device!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        device, old = far.run("answer = str(array.device)"), peer["array"]
+        far.run("memory.close(); del array, memory; torch.cuda.empty_cache()")
+        far.hold("cudaMalloc", NBYTES, device)
         with pytest.raises(zh.VerbsError):
             peer.write(source, old).wait()
         assert far.run(f"answer = bool((array == {POISON}).all())")
@@ -127,7 +105,7 @@ ep.share("array", memory)
 @pytest.mark.parametrize(
     "ends", [(there, kind) for there in THEIRS[-1:] for kind in KINDS], indirect=True, ids=str
 )
-def test_a_million_small_writes(ends: Any) -> None:
+def test_a_million_small_writes(ends):
     """Back to back, and each to a place of its own."""
     ep, peer, far = ends
     count, stride = (
@@ -147,13 +125,9 @@ def test_a_million_small_writes(ends: Any) -> None:
     assert torch.equal(found.view(torch.int32), wanted)
 
 
-def test_memory_without_a_handle_takes_the_next_route_and_says_why() -> None:
+def test_memory_without_a_handle_takes_the_next_route_and_says_why():
     with zh.Endpoint("soft0", p2p=True) as ep, far_side() as far:
-        far.run("""
-array = allocate("pool", 65536, "cuda:0", ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        far.hold("pool", 65536, "cuda:0")
         peer = ep.connect(far.address)
         local, there = ep.register(random_bytes(65536)), peer["array"]
         route = peer.route(local, there)
@@ -165,16 +139,12 @@ ep.share("array", memory)
 
 
 @pytest.mark.parametrize("p2p", [True, False])
-def test_memory_of_several_chunks(monkeypatch: pytest.MonkeyPatch, p2p: bool) -> None:
+def test_memory_of_several_chunks(monkeypatch, p2p):
     """PyTorch's expandable segments: each chunk goes to the other process by itself."""
     nbytes, route = 100 << 20, "p2p" if p2p else "staged"
     monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")
     with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as ep, far_side(p2p, fresh=True) as far:
-        far.run(f"""
-array = allocate("cudaMalloc", {nbytes}, {THEIRS[-1]!r}, ep)
-memory = ep.register(array)
-ep.share("array", memory)
-""")
+        far.hold("cudaMalloc", nbytes, THEIRS[-1])
         peer = ep.connect(far.address)
         there, wanted = peer["array"], random_bytes(nbytes)
         peer.write(ep.register(wanted), there, require=route).wait()
@@ -222,7 +192,7 @@ def write_pages_across_edges(
     wanted[: count * page].view(count, page)[order.to(wanted.device)] = news
 
 
-def test_endpoints_of_one_process() -> None:
+def test_endpoints_of_one_process():
     with zh.Endpoint("soft0", p2p=True) as a, zh.Endpoint("soft0", p2p=True) as b:
         peer = a.connect(b.address)
         for device in THEIRS:

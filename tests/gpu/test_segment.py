@@ -115,7 +115,7 @@ def refuse(world: Any, segment: Any, here: Any) -> None:
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
 @pytest.mark.parametrize("p2p", [True, False])
-def test_two_ranks_exchange_memory_of_gpus(tmp_path: Path, p2p: bool, gpus: int) -> None:
+def test_two_ranks_exchange_memory_of_gpus(tmp_path, p2p, gpus):
     with Ranks(work, 2, tmp_path, p2p, gpus) as ranks:
         ranks.results()
 
@@ -129,10 +129,9 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
         here, other = torch.from_dlpack(segment.local), 1 - link.rank
         world.barrier()
         with torch.cuda.device(gpu), torch.cuda.stream(torch.cuda.Stream(gpu)) as _:
-            keep_busy: Any = torch.cuda._sleep
             stream = torch.cuda.current_stream(gpu)
             for number in range(1, 21):
-                keep_busy(2_000_000)
+                torch.cuda._sleep(2_000_000)
                 here[:NBYTES] = number
                 segment.write_notify(other, 0, NBYTES, NBYTES, slot=2, value=number, stream=stream)
                 assert segment.notify_waitsome(2, 1) == 2
@@ -143,7 +142,7 @@ def in_stream(link: Link, directory: Path, gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-def test_a_write_follows_its_stream(tmp_path: Path, gpus: int) -> None:
+def test_a_write_follows_its_stream(tmp_path, gpus):
     with Ranks(in_stream, 2, tmp_path, gpus) as ranks:
         ranks.results()
 
@@ -183,6 +182,6 @@ def by_kernels(link: Link, directory: Path, gpus: int) -> None:
 
 
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-def test_kernels_use_a_segment(tmp_path: Path, gpus: int) -> None:
+def test_kernels_use_a_segment(tmp_path, gpus):
     with Ranks(by_kernels, 2, tmp_path, gpus) as ranks:
         ranks.results()

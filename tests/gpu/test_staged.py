@@ -3,8 +3,6 @@
 soft0 copies by itself; with registration="staged" the Endpoints do, as they do on adapters without GPUDirect.
 """
 
-import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -34,7 +32,7 @@ class Side:
     ],
     ids=str,
 )
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Side, Side, zh.Peer]]:
+def ends(request):
     devices, how = request.param
 
     def endpoint() -> zh.Endpoint:
@@ -62,7 +60,7 @@ def check(target: Any, wanted: Any) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [("cuda:0", "cuda:0"), ("cuda:0", "cpu"), ("cpu", "cuda:0")]
 )
-def test_writes_and_reads_place_every_byte(ends: Any, ours: str, theirs: str) -> None:
+def test_writes_and_reads_place_every_byte(ends, ours, theirs):
     a, b, peer = ends
     for nbytes in SIZES:
         source, target = random_bytes(nbytes, ours), poisoned(nbytes, theirs)
@@ -76,7 +74,7 @@ def test_writes_and_reads_place_every_byte(ends: Any, ours: str, theirs: str) ->
         check(back, source)
 
 
-def test_the_route_is_staged_and_says_why(ends: Any) -> None:
+def test_the_route_is_staged_and_says_why(ends):
     a, b, peer = ends
     source, target = a.register(random_bytes(8, "cuda:0")), b.register(random_bytes(8, "cuda:0"))
     route = peer.route(source, target.remote)
@@ -87,15 +85,14 @@ def test_the_route_is_staged_and_says_why(ends: Any) -> None:
         peer.write(source, target.remote, require="gpudirect")
 
 
-def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> None:
+def test_a_notification_finds_what_a_kernel_had_still_to_write(ends):
     a, b, peer = ends
     source = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     target = torch.zeros(1 << 20, dtype=torch.int32, device="cuda:0")
     torch.cuda.synchronize()
     local, theirs = a.register(source), b.register(target)
-    keep_busy: Any = torch.cuda._sleep
     for value in range(1, 30):
-        keep_busy(1_000_000)  # cycles: the write below is called before the fill has run
+        torch.cuda._sleep(1_000_000)  # cycles: the write below is called before the fill has run
         source.fill_(value)
         transfer = peer.write(local, theirs.remote, notify=(7, value))
         b.endpoint.wait_notify(7)
@@ -103,7 +100,7 @@ def test_a_notification_finds_what_a_kernel_had_still_to_write(ends: Any) -> Non
         transfer.wait()
 
 
-def test_many_pieces_and_columns(ends: Any) -> None:
+def test_many_pieces_and_columns(ends):
     a, b, peer = ends
     source = random_bytes(512 * 1000, "cuda:0").view(512, 1000)
     target = torch.zeros_like(source)
@@ -115,7 +112,7 @@ def test_many_pieces_and_columns(ends: Any) -> None:
     assert torch.equal(target[:, 7:14], source[:, 100:107])
 
 
-def test_atomics(ends: Any) -> None:
+def test_atomics(ends):
     _, b, peer = ends
     words = torch.zeros(4, dtype=torch.int64, device="cuda:0")
     memory = b.register(words)
@@ -129,7 +126,7 @@ def test_atomics(ends: Any) -> None:
     assert words.tolist() == [0, 0, -1, 0]
 
 
-def test_memory_of_every_kind(ends: Any) -> None:
+def test_memory_of_every_kind(ends):
     a, b, peer = ends
     source = random_bytes(2 * GRANULE, "cuda:0")
     local = a.register(source)
@@ -144,7 +141,7 @@ def test_memory_of_every_kind(ends: Any) -> None:
             memory.close()
 
 
-def test_closed_memory_is_out_of_reach(ends: Any) -> None:
+def test_closed_memory_is_out_of_reach(ends):
     a, b, peer = ends
     target = poisoned(1 << 20, "cuda:0")
     memory = b.register(target)
@@ -158,7 +155,7 @@ def test_closed_memory_is_out_of_reach(ends: Any) -> None:
 @pytest.mark.parametrize(
     ("ours", "theirs"), [("cuda:0", "cuda:0"), ("cuda:0", "cpu"), ("cpu", "cuda:0")]
 )
-def test_messages(ends: Any, ours: str, theirs: str) -> None:
+def test_messages(ends, ours, theirs):
     a, b, peer = ends
     back = b.endpoint.accept()
     for nbytes in SIZES:
@@ -170,7 +167,7 @@ def test_messages(ends: Any, ours: str, theirs: str) -> None:
         check(target, source)
 
 
-def test_both_sides_at_once(ends: Any) -> None:
+def test_both_sides_at_once(ends):
     a, b, peer = ends
     back = b.endpoint.accept()
     nbytes = 32 << 20
@@ -194,27 +191,11 @@ def test_both_sides_at_once(ends: Any) -> None:
 
 @pytest.mark.parametrize("how", [None, "staged"])
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_measure_the_chunk(chunk: int, how: str | None, rows: Any) -> None:
-    """From GPU to GPU through soft0, window 1; the default of staging_chunk is chosen from these rows."""
-    nbytes, times = 64 << 20, 8
-    with (
-        zh.Endpoint("soft0", staging_chunk=chunk, p2p=0) as a,
-        zh.Endpoint("soft0", staging_chunk=chunk, p2p=0) as b,
-    ):
-        peer = a.connect(b.address)
-        source = random_bytes(nbytes, "cuda:0")
+def test_chunks_of_every_size(chunk, how):
+    options: dict[str, Any] = {"staging_chunk": chunk, "p2p": 0}
+    with zh.Endpoint("soft0", **options) as a, zh.Endpoint("soft0", **options) as b:
+        source = random_bytes(64 << 20, "cuda:0")
         target = torch.zeros_like(source)
         local, theirs = a.register(source, registration=how), b.register(target, registration=how)
-        peer.write(local, theirs.remote).wait()
-        begin = time.perf_counter()
-        for _ in range(times):
-            peer.write(local, theirs.remote).wait()
-        seconds = time.perf_counter() - begin
+        a.connect(b.address).write(local, theirs.remote).wait()
         assert torch.equal(source, target)
-    rows.add(
-        "staged write",
-        by="endpoints" if how else "soft0",
-        staging_chunk=chunk,
-        nbytes=nbytes,
-        GBps=times * nbytes / seconds / 1e9,
-    )

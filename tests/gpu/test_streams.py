@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 import torch
 import zerohop as zh
-from far_side import FarSide, far_side
+from far_side import THEIRS, FarSide, far_side
 from frameworks import usable
 
-THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]
 NBYTES = 1 << 22
-ROUNDS = 100
-GO, PING, PONG = 1, 2, 3  # slots
+PING, PONG = 2, 3  # slots
 
 # What the other process does: waits for each ping on its stream, and answers with what it got.
 FAR = f"""
@@ -27,41 +25,29 @@ def pong(device, nbytes, rounds):
             ep.wait_notify({PING}, stream=stream)
             reply[:nbytes] = array[:nbytes] + 0xA5
             peer.write(replies[:nbytes], near[:nbytes], notify=({PONG}, value), stream=stream)
-
-def pong_only(device, nbytes, rounds):
-    stream = torch.cuda.Stream(device)
-    for value in range(1, rounds + 1):
-        ep.wait_notify({PING}, stream=stream)
-        peer.write(memory[:nbytes], near[:nbytes], notify=({PONG}, value), stream=stream)
-    other = torch.cuda.Stream(device)  # in no order with the first
-    peer.write(memory[:8], near[:8], notify=({GO}, 1), stream=other)
 """
 
 
 @pytest.fixture(params=THEIRS)
-def ends(request: pytest.FixtureRequest) -> Iterator[tuple[Any, zh.Endpoint, zh.Peer, FarSide]]:
+def ends(request):
     with zh.Endpoint("soft0", p2p=True, timeout=5.0) as ep, far_side(setup=FAR) as far:
         array = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
         ep.share("near", ep.register(array))
-        far.run(f"""
-array = allocate("own", {NBYTES}, {request.param!r}, ep)
-memory = ep.register(array)
-ep.share("far", memory)
-reply = torch.empty_like(array)
-replies = ep.register(reply)
-device = {request.param!r}
-""")
+        far.hold("own", NBYTES, request.param)
+        far.run(
+            "reply = torch.empty_like(array); replies = ep.register(reply); device = array.device"
+        )
         peer = ep.connect(far.address)
         far.run('peer = ep.accept(); near = peer["near"]')
         yield array, ep, peer, far
 
 
-def test_data_is_there_when_the_stream_goes_on(ends: Any) -> None:
+def test_data_is_there_when_the_stream_goes_on(ends):
     array, ep, peer, far = ends
     nbytes = 100_000
     far.begin(f"pong(device, {nbytes}, 50)")
     stream = torch.cuda.Stream()
-    there, ping = peer["far"], torch.empty_like(array)
+    there, ping = peer["array"], torch.empty_like(array)
     pings, sums = ep.register(ping), []
     torch.cuda.synchronize()
     with torch.cuda.stream(stream):
@@ -77,46 +63,9 @@ def test_data_is_there_when_the_stream_goes_on(ends: Any) -> None:
     far.finish()
 
 
-def ping_pong(ends: Any, nbytes: int) -> dict[str, float]:
-    """Seconds of one way, everything enqueued ahead on both sides, and of the posting calls."""
-    array, ep, peer, far = ends
-    stream = torch.cuda.Stream()
-    begun, ended = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    mine, there = ep.register(array)[:nbytes], peer["far"][:nbytes]
-    waiting = ep.wait_notify(GO, stream=stream)
-    begun.record(stream)
-    posts, waits = [], []
-    for value in range(1, ROUNDS + 1):
-        began = time.perf_counter()
-        peer.write(mine, there, notify=(PING, value), stream=stream)
-        posted = time.perf_counter()
-        ep.wait_notify(PONG, stream=stream)
-        waits.append(time.perf_counter() - posted)
-        posts.append(posted - began)
-    ended.record(stream)
-    far.begin(f"pong_only(device, {nbytes}, {ROUNDS})")
-    waiting.wait(20.0)
-    stream.synchronize()
-    far.finish()
-    return {
-        "one_way": begun.elapsed_time(ended) / 1e3 / (2 * ROUNDS),
-        "posting": sorted(posts)[ROUNDS // 2],
-        "posting_of_wait": sorted(waits)[ROUNDS // 2],
-    }
-
-
-# Where there are two: on one GPU it is the time slice of the two processes that is measured.
-@pytest.mark.parametrize("ends", [THEIRS[-1]], indirect=True)
-def test_rows_of_one_way(ends: Any, rows: Any) -> None:
-    for nbytes in (8, 512, 4096, 16384, 65536, 262144, 1 << 20, 1 << 22):
-        ping_pong(ends, nbytes)
-        best = min((ping_pong(ends, nbytes) for _ in range(3)), key=lambda row: row["one_way"])
-        rows.add("stream to stream", theirs=THEIRS[-1], nbytes=nbytes, **best)
-
-
-def test_a_stream_waits_for_a_transfer(ends: Any) -> None:
+def test_a_stream_waits_for_a_transfer(ends):
     array, ep, peer, _ = ends
-    mine, there = ep.register(array), peer["far"]
+    mine, there = ep.register(array), peer["array"]
     array.fill_(7)
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     first.wait_stream(torch.cuda.current_stream())
@@ -132,7 +81,7 @@ def test_a_stream_waits_for_a_transfer(ends: Any) -> None:
         first.wait_stream(torch.cuda.current_stream())
 
 
-def test_a_wait_ends_by_its_bound(ends: Any, monkeypatch: Any) -> None:
+def test_a_wait_ends_by_its_bound(ends, monkeypatch):
     said: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda failure: said.append(str(failure.exc_value)))
     _, ep, _, _ = ends
@@ -146,7 +95,7 @@ def test_a_wait_ends_by_its_bound(ends: Any, monkeypatch: Any) -> None:
     assert "slot 99" in said[0]
 
 
-def test_a_process_that_loads_a_kernel_behind_a_wait_is_not_lost(ends: Any) -> None:
+def test_a_process_that_loads_a_kernel_behind_a_wait_is_not_lost(ends):
     """CUDA waits for all streams to load one, and holds up what is given to the GPU meanwhile."""
     _, _, peer, far = ends
     took = far.run("""
@@ -207,7 +156,7 @@ def checked_ends(p2p: bool, integrity: int) -> Iterator[tuple[zh.Endpoint, zh.Pe
 
 
 @pytest.mark.parametrize("integrity", [0, 1])
-def test_streams_that_wait_for_each_other(integrity: int) -> None:
+def test_streams_that_wait_for_each_other(integrity):
     with checked_ends(True, integrity) as (ep, peer, far):
         names: dict[str, Any] = {"torch": torch, "ep": ep}
         exec(SHARED + MUTUAL, names)  # noqa: S102
@@ -218,7 +167,7 @@ def test_streams_that_wait_for_each_other(integrity: int) -> None:
         assert bool((names["inbox"] == 10).all())
 
 
-def test_a_stream_stands_until_its_write_is_compared() -> None:
+def test_a_stream_stands_until_its_write_is_compared():
     with checked_ends(True, 1) as (ep, peer, far):
         mine = torch.zeros(NBYTES, dtype=torch.uint8, device="cuda:0")
         memory, there, stream = ep.register(mine), peer["inbox"], torch.cuda.Stream()
@@ -233,7 +182,7 @@ def test_a_stream_stands_until_its_write_is_compared() -> None:
         assert far.run("answer = int(inbox.min()), ep.wait_notify(1)") == (20, 20)
 
 
-def test_where_the_call_would_wait_for_a_stream_that_waits_it_is_refused() -> None:
+def test_where_the_call_would_wait_for_a_stream_that_waits_it_is_refused():
     with checked_ends(False, 1) as (ep, peer, far):
         memory = ep.register(torch.ones(NBYTES, dtype=torch.uint8, device="cuda:0"))
         there, stream = peer["inbox"], torch.cuda.Stream()
@@ -255,18 +204,18 @@ STREAMS = {
 
 
 @pytest.mark.parametrize("library", STREAMS)
-def test_streams_of_other_libraries(ends: Any, library: str) -> None:
+def test_streams_of_other_libraries(ends, library):
     array, ep, peer, _ = ends
     module, streams = STREAMS[library]
-    mine, there = ep.register(array), peer["far"]
+    mine, there = ep.register(array), peer["array"]
     torch.cuda.synchronize()
     for stream in streams(usable(module, library)):
         peer.write(mine, there, stream=stream).wait()
 
 
-def test_streams_that_cannot_be_used(ends: Any) -> None:
+def test_streams_that_cannot_be_used(ends):
     array, ep, peer, _ = ends
-    mine, there = ep.register(array), peer["far"]
+    mine, there = ep.register(array), peer["array"]
     with pytest.raises(TypeError, match="stream must be"):
         peer.write(mine, there, stream="cuda:0")
     captured = torch.cuda.Stream()

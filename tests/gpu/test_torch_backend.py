@@ -1,7 +1,5 @@
 """torch.distributed by zerohop between GPUs: two ranks on one GPU, and on two where the machine has them."""
 
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,14 +63,13 @@ def each_call(gpus: int) -> None:
 def in_streams(gpus: int) -> None:
     """What the current stream was given before a call is sent, and not written over; what comes after finds what came."""
     device, rank, other = own_gpu(gpus), dist.get_rank(), 1 - dist.get_rank()
-    keep_busy: Any = torch.cuda._sleep
     stream: Any = torch.cuda.Stream(device)
     for count in (100, 1 << 20):
         tensor, seen = torch.zeros(count, device=device), torch.zeros(count, device=device)
         torch.cuda.synchronize()
         with torch.cuda.stream(stream):
             for number in range(1, 11):
-                keep_busy(5_000_000)
+                torch.cuda._sleep(5_000_000)
                 seen.copy_(tensor)  # of the round before: the next one must not come too early
                 if rank == number % 2:
                     tensor.fill_(number)
@@ -104,16 +101,14 @@ def beside_gloo(gpus: int) -> None:
 @pytest.mark.parametrize("p2p", ["1", "0"])
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
 @pytest.mark.parametrize("function", [each_call, in_streams])
-def test_tensors_of_gpus_arrive(
-    tmp_path: Path, monkeypatch: Any, function: Callable[[int], None], gpus: int, p2p: str
-) -> None:
+def test_tensors_of_gpus_arrive(tmp_path, monkeypatch, function, gpus, p2p):
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
     monkeypatch.setenv("ZEROHOP_P2P", p2p)
     with torch_ranks(tmp_path / "store", function, 2, gpus) as ranks:
         ranks.results()
 
 
-def test_beside_gloo_in_one_group(tmp_path: Path) -> None:
+def test_beside_gloo_in_one_group(tmp_path):
     string = "cpu:gloo,cuda:zerohop"
     with torch_ranks(tmp_path / "store", beside_gloo, 2, APART, backend=string) as ranks:
         ranks.results()

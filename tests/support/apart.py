@@ -3,8 +3,6 @@
 Both have memory for the other (support.keeper) over pipes that no network carries.
 """
 
-from __future__ import annotations
-
 import errno
 import sys
 import time

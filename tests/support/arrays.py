@@ -4,8 +4,6 @@ ZEROHOP_TEST_GPUS=cuda:0,cuda:1 names the GPU of the test and that of its partne
 The cases then run with memory of these: of `kind`s, and where they name "numpy" or "empty" themselves.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """A call that may block for ever, made in a thread, so that the test can wait with a deadline."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterator

@@ -1,25 +1,34 @@
 """Stand-ins for what `zerohop bench p2p` runs on GPUs: a CUDA driver on host memory, and contenders."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re
 import threading
+from collections.abc import Callable
+from io import StringIO
 from typing import Any
 
 import zerohop as zh
+from rich.console import Console
 from zerohop.bench.p2p.driver import NOT_READY
 from zerohop.bench.p2p.ours import Ours
 from zerohop.bench.p2p.peers import Raw
 from zerohop.bench.pair import Pair
-from zerohop.bench.plan import PeerFailed
+from zerohop.bench.plan import Options, PeerFailed
+from zerohop.bench.runner import Suite, run_suite
 from zerohop.bench.workers import Player, together
 
 
 def sentences(text: str) -> str:
     """Without the lines that tables draw."""
     return " ".join(re.sub(r"[^\x00-\x7f]", " ", text).split())
+
+
+def told(make: Callable[[Options], Suite], options: Options) -> tuple[bool, str]:
+    """Whether a run of a benchmark went well, and what it says."""
+    console = Console(file=StringIO(), width=200)
+    good = run_suite(make, options, console)
+    return good, sentences(console.file.getvalue())
 
 
 def at(reference: Any) -> Any:
@@ -115,8 +124,6 @@ _ACTS = {
 class NoStreams:
     """A ping-pong of streams on a host that has none, as rank 0 says."""
 
-    error: Exception = zh.RouteUnavailable("no streams on this host")
-
     def __init__(self, link: Any) -> None:
         self._link = link
 
@@ -125,12 +132,8 @@ class NoStreams:
 
     def _play(self) -> dict[str, float]:
         if self._link.rank == 0:
-            raise self.error
+            raise zh.RouteUnavailable("no streams on this host")
         return {}
-
-
-class LateStreams(NoStreams):
-    error = zh.TransferTimeout("slot 2 did not come")
 
 
 class HostOurs(Ours):
@@ -142,12 +145,6 @@ class HostOurs(Ours):
 
     def _empty(self, nbytes: int) -> zh.Memory:
         return self._endpoint.empty(nbytes)
-
-
-class LateOurs(HostOurs):
-    def __init__(self, link: Any, *arguments: Any) -> None:
-        super().__init__(link, *arguments)
-        self._ping_pong = LateStreams(link)
 
 
 class HostRaw(Raw):

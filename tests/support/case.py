@@ -1,7 +1,5 @@
 """One run of a partner function, the same code in a thread and in a process."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys

@@ -1,7 +1,5 @@
 """Collectives with all that each rank gives and is to have in the end: arrays with guard bytes, poisoned outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Coroutines that wait, for the tests of zh.aio."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import re
@@ -16,18 +14,6 @@ import pytest
 import zerohop as zh
 
 from support.patience import patient
-
-__all__ = [
-    "MANY",
-    "SOON",
-    "awaited",
-    "begin",
-    "in_loop",
-    "no_thread_more",
-    "run",
-    "settled",
-    "silent",
-]
 
 MANY = 10_000
 SOON = patient(30.0)  # seconds: none of the waits below takes them

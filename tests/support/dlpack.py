@@ -1,7 +1,5 @@
 """DLPack through ctypes: producers of any capsule, right or wrong, and a consumer that takes one."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import (
     POINTER,

@@ -7,8 +7,6 @@ and the process dial the others back, for its cases and for the link of each cas
 ports can run code: they are for hosts that no stranger is joined to, such as two virtual machines.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

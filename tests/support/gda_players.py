@@ -1,7 +1,5 @@
 """Stand-ins for what `zerohop bench gda` runs on GPUs: kernels that take made-up times, and their queues."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -16,12 +14,9 @@ import zerohop as zh
 from zerohop.bench.gda.nvshmem import Nvshmem
 from zerohop.bench.gda.ours import Ours
 from zerohop.bench.gda.plan import ARENA_NBYTES
-from zerohop.bench.plan import PeerFailed
 
 STUB = Path(__file__).with_name("nvshmem_peer.c")
 EVENTS_S, TOOK_S, DONE_S = 1e-3, 2e-3, 3e-3
-
-
 ARGUMENTS = {  # how many each kernel of kernels.cu has, ahead of the outcome
     "ping_pong_thread": 5,
     "ping_pong_block": 5,
@@ -69,18 +64,6 @@ class HostOurs(Ours):
         if way == "proxy":
             raise zh.RouteUnavailable("no proxies on this host")
         return host_way("kernels that are made up")
-
-
-class TiredKernels(HostKernels):
-    def run(self, name: str, shape: tuple[int, int], *arguments: Any) -> tuple[float, float, float]:
-        if name == "put_wide":
-            raise PeerFailed("put_wide waited in vain for 2 s")
-        return super().run(name, shape, *arguments)
-
-
-class TiredOurs(HostOurs):
-    def __init__(self, *arguments: Any) -> None:
-        Ours.__init__(self, *arguments, TiredKernels)
 
 
 class HostNvshmem(Nvshmem):

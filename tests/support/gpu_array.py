@@ -1,7 +1,5 @@
 """A GPU's array, looked at and filled by the cases as if it were NumPy's."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,16 +1,11 @@
 """The cases that a run with memory of GPUs leaves out (support.arrays), each with the reason."""
 
-from __future__ import annotations
-
 import pytest
 
 FORK = "the child has no CUDA"
 SCARCE = "CUDA itself needs what the case takes away"
 BUFFER = "the case is about the buffer protocol, NumPy, or addresses that the CPU uses"
 NO_ARRAY = "the case would be the same again: its memory is of the host in any run"
-MIXED = (
-    "the partner's array is the program's own NumPy array, which no GPU of another process reaches"
-)
 HOST_ROUTE = "the case demands the route host, which memory of GPUs has not"
 QUICK = "the case needs a copy that takes long: 64 MiB take a GPU less than it takes to post them"
 
@@ -26,9 +21,7 @@ HOST_ONLY: dict[str, str] = {
     "test_segment.py": NO_ARRAY,
     "test_segment_lost.py": NO_ARRAY,
     "test_segment_mistakes.py": NO_ARRAY,
-    "test_segment_slots.py": NO_ARRAY,
     "test_world.py": NO_ARRAY,
-    "test_world_mpi.py": NO_ARRAY,
     "test_world_runs.py": NO_ARRAY,
     "test_world_launchers.py": NO_ARRAY,
     "test_values.py::test_memory_shares_its_bytes_with_numpy_and_torch": BUFFER,
@@ -38,7 +31,6 @@ HOST_ONLY: dict[str, str] = {
     "test_lifetime.py::test_a_registered_bytearray_cannot_be_resized": BUFFER,
     "test_lifetime.py::test_made_memory_outlives_its_endpoint_in_every_view": BUFFER,
     "test_p2p.py::test_who_sleeps_is_woken": NO_ARRAY,
-    "test_p2p.py::test_read_only_memory_stays_so": MIXED,
     "test_p2p.py::test_notifications_keep_the_order_of_both_ways": HOST_ROUTE,
     "test_p2p.py::test_large_copies_do_not_hold_the_caller_up": QUICK,
     "test_p2p_ends.py::test_a_forked_child_that_drops_memory_does_not_close_it": FORK,

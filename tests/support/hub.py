@@ -4,8 +4,6 @@ It reads a dict of keywords and a list of addresses (hexadecimal), each a line o
 the first few have added, and what all have registered. At the next line it ends.
 """
 
-from __future__ import annotations
-
 import json
 import resource
 import sys

@@ -4,8 +4,6 @@
 A call that makes a Transfer drops it, too.
 """
 
-from __future__ import annotations
-
 import ctypes
 import os
 import re
@@ -84,26 +82,16 @@ class _Counter:
         every: int = 1,
     ) -> None:
         """between: so many calls; not counted."""
-        for _ in range(ROUNDS):
-            self._count_round(NOTHING, len, ())
-            self._count_round(name, call, *given, between=between, every=every)
-
-    def _count_round(
-        self,
-        name: str,
-        call: Callable[..., object],
-        *given: object,
-        between: Callable[[], object] | None = None,
-        every: int = 1,
-    ) -> None:
         toggle = self._toggle
-        for number in range(TIMES):
-            if between is not None and number % every == 0:
-                between()
-            toggle()
-            call(*given)
-            toggle()
-        self._dump(name.encode())
+        for _ in range(ROUNDS):
+            for label, each, arguments in ((NOTHING, len, ((),)), (name, call, given)):
+                for number in range(TIMES):
+                    if between is not None and each is call and number % every == 0:
+                        between()
+                    toggle()
+                    each(*arguments)
+                    toggle()
+                self._dump(label.encode())
 
 
 def run(marks: str, route: str) -> None:

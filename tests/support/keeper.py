@@ -1,7 +1,5 @@
 """A partner that keeps memory for the test: makes it, shows it, revokes it, as it is told."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The records that the loggers of zerohop got, for tests."""
 
-from __future__ import annotations
-
 import logging
 import queue
 import threading

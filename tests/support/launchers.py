@@ -1,7 +1,5 @@
 """Jobs that a launcher starts, as its user would, and what these need on the machine."""
 
-from __future__ import annotations
-
 import ctypes.util
 import importlib.util
 import os
@@ -12,9 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.patience import patient
-
-__all__ = ["MPIS", "PATIENCE", "mpirun", "needs", "run_ranks", "torchrun"]
+from support.program import run
 
 PATIENCE = 180  # seconds, of a test that starts one
 MPIS = ("openmpi", "mpich")
@@ -33,15 +29,8 @@ def run_ranks(
     command: list[str], cwd: Path | None = None, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     """Returns what they said."""
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
-        capture_output=True,
-        text=True,
-        timeout=patient(PATIENCE - 30),
-        check=False,
-    )
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+    return run(*command, cwd=cwd, env=environment, seconds=PATIENCE - 30)
 
 
 def torchrun(

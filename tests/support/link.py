@@ -3,8 +3,6 @@
 Both ends are inherited or handed over as descriptors, so nobody else can speak on it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from multiprocessing.connection import Connection

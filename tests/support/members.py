@@ -1,7 +1,5 @@
 """Ranks of a World in processes that do what they are told, one call at a time, and may be killed or stopped."""
 
-from __future__ import annotations
-
 import sys
 from multiprocessing.connection import Connection
 from pathlib import Path

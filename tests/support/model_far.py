@@ -3,8 +3,6 @@
 Run as `python -m support.model_far FD`; orders and answers go over that connection.
 """
 
-from __future__ import annotations
-
 import sys
 from multiprocessing.connection import Connection
 

@@ -1,7 +1,5 @@
 """The near end of tests/contract/test_model.py, and what the memory of both must hold."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable

@@ -3,11 +3,9 @@
 What is sent over a wire that is cut vanishes in the bridge between; no end sees an interface go down, nor a connection reset.
 """
 
-from __future__ import annotations
-
 import subprocess
 
-from support.link import DEFAULT_TIMEOUT
+from support.program import run
 from support.spawned import Told
 
 WIRES = ("data", "control")
@@ -17,10 +15,7 @@ _ENTER = ["nsenter", "--user", "--net", "--preserve-credentials", "--target"]
 def refused() -> str | None:
     """Why there can be no such network here; None: there can."""
     script = "ip link add name wire type bridge && ip link add name one type veth peer name other"
-    probe = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", script],
-        capture_output=True, check=False, text=True, timeout=DEFAULT_TIMEOUT,
-    )  # fmt: skip
+    probe = run("unshare", "--user", "--map-root-user", "--net", "sh", "-c", script)
     return f"no network of its own is allowed here: {probe.stderr}" if probe.returncode else None
 
 
@@ -64,10 +59,7 @@ class Network:
             self._in(self.hub, f"ip link set {wire}0 master {wire}")
 
     def _in(self, pid: int, script: str) -> None:
-        done = subprocess.run(
-            [*_ENTER, str(pid), "sh", "-c", script],
-            capture_output=True, check=False, text=True, timeout=DEFAULT_TIMEOUT,
-        )  # fmt: skip
+        done = run(*_ENTER, str(pid), "sh", "-c", script)
         assert done.returncode == 0, f"{script}: {done.stderr}"
 
     def close(self) -> None:

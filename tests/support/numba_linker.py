@@ -1,7 +1,5 @@
 """Kernels of Numba, compiled and linked without a GPU."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any

@@ -1,14 +1,13 @@
 """The compiler of kernels: where it is, and that it has nothing to say about a file."""
 
-from __future__ import annotations
-
 import os
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 import zerohop as zh
+
+from support.program import run
 
 
 def nvcc() -> str:
@@ -21,7 +20,6 @@ def nvcc() -> str:
 
 def compiles(file: Path, architecture: str, out: Path, *options: str) -> None:
     """Without a warning; the result goes to the folder `out`."""
-    command = [nvcc(), *zh.compile_options(), "-cubin", f"-arch={architecture}"]
-    command += [*options, "-Werror", "all-warnings", "-o", str(out / "kernels.cubin"), str(file)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [nvcc(), *zh.compile_options(), "-cubin", f"-arch={architecture}", *options]
+    done = run(*command, "-Werror", "all-warnings", "-o", out / "kernels.cubin", file)
     assert done.returncode == 0, done.stderr

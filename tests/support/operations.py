@@ -1,7 +1,5 @@
 """Every operation, so long that it can be caught in the middle, for peers that die or stand still."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ A comment before a block of Python tells what it is, unless it is part of the pa
 the top: ``<!-- file: NAME -->``, a program of its own; ``<!-- on a GPU -->``, one of a program that needs a GPU.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

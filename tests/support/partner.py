@@ -4,8 +4,6 @@
 the same environment; one that was killed, failed or hangs is not.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

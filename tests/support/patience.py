@@ -4,8 +4,6 @@ ZEROHOP_TEST_SLOW, 1 unless set, says how much longer than on a usual machine th
 emulated processor (tests/vm) sets it. What the package guarantees stays as it is.
 """
 
-from __future__ import annotations
-
 import os
 
 SLOW = float(os.environ.get("ZEROHOP_TEST_SLOW", "1"))

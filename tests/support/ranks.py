@@ -1,7 +1,5 @@
 """Ranks of a World for the tests, as threads of this process or as processes of their own."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Slurm of one host, of this user alone: its two daemons, in a folder."""
 
-from __future__ import annotations
-
 import os
 import pwd
 import socket
@@ -11,9 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from support.link import until
-from support.patience import patient
-
-__all__ = ["slurm"]
+from support.program import run
 
 # man slurm.conf. Nobody is to be told from anybody here: no MUNGE. Processes are not held by cgroups.
 CONFIGURATION = """
@@ -73,15 +69,8 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
             running.callback(process.kill)
 
         def is_idle() -> bool:
-            told = subprocess.run(
-                ["sinfo", "--noheader", "--format=%T"],
-                env=environment,
-                capture_output=True,
-                text=True,
-                timeout=patient(30),
-                check=False,
-            )
+            told = run("sinfo", "--noheader", "--format=%T", env=environment, seconds=30)
             return told.stdout.strip() == "idle"
 
-        until(is_idle, f"a node that is idle: see {folder}/slurm*.log", patient(30))
+        until(is_idle, f"a node that is idle: see {folder}/slurm*.log", 30)
         yield variables

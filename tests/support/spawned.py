@@ -1,7 +1,5 @@
 """A process of this host that runs a module of the tests: watched, signalled, asked where it is, put away."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -4,8 +4,6 @@ While there is none, it makes the call and goes on with what was under way; when
 once more. It prints as JSON what the call said, and what was there before and after.
 """
 
-from __future__ import annotations
-
 import ctypes
 import gc
 import json

@@ -1,7 +1,5 @@
 """What the kernel says of a process: its sockets, its memory; no knowledge of any format needed."""
 
-from __future__ import annotations
-
 import os
 import socket
 from contextlib import suppress
@@ -67,7 +65,7 @@ def connected_sockets(pid: int | str = "self") -> list[int]:
     return [mine[inode] for _, _, state, inode in table if state == ESTABLISHED and inode in mine]
 
 
-def resident_nbytes() -> int:
-    """Memory of this process that is in RAM."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
+def resident_nbytes(pid: int | str = "self") -> int:
+    """Memory of the process that is in RAM."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE")

@@ -1,7 +1,5 @@
 """Ranks of torch.distributed for the tests, as processes of this host."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Callable

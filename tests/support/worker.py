@@ -4,8 +4,6 @@ Run as `python -m support.worker FD`. With each case comes its link: as a descri
 host, as a place to dial. SIGUSR1 makes it print the stack of every thread.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import signal
 import sys

@@ -1,7 +1,5 @@
 """A Host for the doctor's tests: a tree written by machine.py, and answers that a test chooses."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import permutations

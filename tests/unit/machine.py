@@ -4,8 +4,6 @@ A place on the PCI bus is written as the way to it: "0000:17 01.0 18:00.0 19:00.
 bridge pci0000:17, its root port 0000:17:01.0, a switch's upstream and downstream port, the device.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

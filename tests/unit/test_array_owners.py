@@ -1,13 +1,9 @@
 """What is shared stays alive exactly as long as somebody may look at it, on whatever thread it ends."""
 
-from __future__ import annotations
-
 import gc
 import sys
 import threading
 import weakref
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +11,12 @@ import torch
 import zerohop as zh
 from support import dlpack
 from support.link import until
-from support.program import run_program
+from support.program import run_python
 from zerohop._core import ArrayView
 
 
 @pytest.mark.parametrize("make", [lambda: np.zeros(100), lambda: bytearray(100)])
-def test_references_return_to_what_they_were(make: Callable[[], Any]) -> None:
+def test_references_return_to_what_they_were(make):
     source = make()
     before = sys.getrefcount(source)
     view = ArrayView(source)
@@ -35,7 +31,7 @@ def test_references_return_to_what_they_were(make: Callable[[], Any]) -> None:
     assert sys.getrefcount(source) == before
 
 
-def test_a_tensor_that_gets_other_memory_leaves_the_old_one_alive() -> None:
+def test_a_tensor_that_gets_other_memory_leaves_the_old_one_alive():
     tensor = torch.arange(1000)
     view = ArrayView(tensor)
     tensor.data = torch.zeros(3)
@@ -44,7 +40,7 @@ def test_a_tensor_that_gets_other_memory_leaves_the_old_one_alive() -> None:
     assert np.asarray(view).tolist() == list(range(1000))
 
 
-def test_an_unused_capsule_releases_its_owner() -> None:
+def test_an_unused_capsule_releases_its_owner():
     source = np.zeros(3)
     before = sys.getrefcount(source)
     for version in (None, (1, 0)):
@@ -56,9 +52,7 @@ def test_an_unused_capsule_releases_its_owner() -> None:
 
 @pytest.mark.parametrize("version", [None, (1, 0)])
 @pytest.mark.parametrize("end", [dlpack.delete, dlpack.delete_elsewhere])
-def test_owners_released_without_the_gil_go_back_through_the_main_thread(
-    version: tuple[int, int] | None, end: Callable[[Any], None]
-) -> None:
+def test_owners_released_without_the_gil_go_back_through_the_main_thread(version, end):
     source = np.zeros(3)
     alive = weakref.ref(source)
     managed = dlpack.take(ArrayView(source).__dlpack__(max_version=version))
@@ -68,7 +62,7 @@ def test_owners_released_without_the_gil_go_back_through_the_main_thread(
     until(lambda: alive() is None, "the owner is released")
 
 
-def test_the_next_import_releases_what_threads_have_left() -> None:
+def test_the_next_import_releases_what_threads_have_left():
     """On a thread that is not the main one, which alone runs pending calls."""
     source = np.zeros(3)
     alive = weakref.ref(source)
@@ -88,7 +82,7 @@ def test_the_next_import_releases_what_threads_have_left() -> None:
 
 
 @pytest.mark.parametrize("holder", ["view", "numpy.asarray(view)", "view.__dlpack__()"])
-def test_owners_that_outlive_the_interpreter_do_no_harm(holder: str) -> None:
+def test_owners_that_outlive_the_interpreter_do_no_harm(holder):
     code = f"""
 import numpy, zerohop._core
 class Cycle: pass
@@ -97,7 +91,7 @@ kept = Cycle()
 kept.held, kept.self = {holder}, kept
 numpy.kept = kept
 """
-    done = run_program(code)
+    done = run_python("-c", code)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -111,9 +105,7 @@ numpy.kept = kept
     ],
 )
 @pytest.mark.parametrize("default", ["cpu", "meta"])  # where torch.empty() would have its memory
-def test_what_a_registered_tensor_lies_in_cannot_be_resized(
-    make: Callable[[], Any], default: str
-) -> None:
+def test_what_a_registered_tensor_lies_in_cannot_be_resized(make, default):
     """Its bytes would be somebody else's, and peers would still write there."""
     tensor = make()
     with zh.Endpoint("soft0") as ep:
@@ -128,7 +120,7 @@ def test_what_a_registered_tensor_lies_in_cannot_be_resized(
         memory.close()
 
 
-def test_what_a_transfer_uses_cannot_be_resized_either() -> None:
+def test_what_a_transfer_uses_cannot_be_resized_either():
     with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
         peer = ep.connect(other.address)
         tensor, sent = torch.zeros(16), torch.ones(16)
@@ -142,7 +134,7 @@ def test_what_a_transfer_uses_cannot_be_resized_either() -> None:
             sent.resize_(1 << 20)
 
 
-def test_what_pytorch_cannot_keep_is_told() -> None:
+def test_what_pytorch_cannot_keep_is_told():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     tensor = torch.zeros(16)

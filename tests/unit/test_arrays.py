@@ -1,7 +1,5 @@
 """Arrays enter and leave with their bytes: dtypes, layouts, indexing, and what is refused."""
 
-from __future__ import annotations
-
 import array
 import ctypes
 import mmap
@@ -38,7 +36,7 @@ LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_numpy_arrays_enter_and_leave_with_their_bytes(dtype: str, layout: str) -> None:
+def test_numpy_arrays_enter_and_leave_with_their_bytes(dtype, layout):
     source = LAYOUTS[layout](np.arange(4 * 5).reshape(4, 5).astype(dtype))
     view = ArrayView(source)
     assert (view.shape, view.strides, view.dtype) == (source.shape, source.strides, dtype)
@@ -53,7 +51,7 @@ def test_numpy_arrays_enter_and_leave_with_their_bytes(dtype: str, layout: str) 
 
 
 @pytest.mark.parametrize("dtype", NUMPY_DTYPES + TORCH_ONLY_DTYPES)
-def test_torch_tensors_enter_and_leave_with_their_bytes(dtype: str) -> None:
+def test_torch_tensors_enter_and_leave_with_their_bytes(dtype):
     wanted = getattr(torch, dtype)
     raw = torch.arange(5 * 6 * torch.empty((), dtype=wanted).element_size(), dtype=torch.uint8)
     raw = raw % 2 if dtype == "bool" else raw
@@ -67,7 +65,7 @@ def test_torch_tensors_enter_and_leave_with_their_bytes(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TORCH_ONLY_DTYPES)
-def test_types_without_a_format_leave_as_unsigned_integers(dtype: str) -> None:
+def test_types_without_a_format_leave_as_unsigned_integers(dtype):
     tensor = torch.arange(4).to(getattr(torch, dtype))
     width = {1: "uint8", 2: "uint16"}[tensor.element_size()]
     back = np.asarray(ArrayView(tensor))
@@ -76,7 +74,7 @@ def test_types_without_a_format_leave_as_unsigned_integers(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", TORCH_ONLY_DTYPES)
-def test_ml_dtypes_arrays_enter_by_name(dtype: str) -> None:
+def test_ml_dtypes_arrays_enter_by_name(dtype):
     source = np.arange(12).astype(getattr(ml_dtypes, dtype)).reshape(3, 4)[:, ::-1]
     view = ArrayView(source)
     assert (view.dtype, view.strides, view.writable) == (dtype, source.strides, True)
@@ -86,7 +84,7 @@ def test_ml_dtypes_arrays_enter_by_name(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_jax_arrays_enter_read_only(dtype: str) -> None:
+def test_jax_arrays_enter_read_only(dtype):
     source = jnp.arange(6, dtype=dtype)
     view = ArrayView(source)
     assert (view.dtype, view.shape, view.writable) == (dtype, (6,), False)
@@ -111,9 +109,7 @@ def test_jax_arrays_enter_read_only(dtype: str) -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_anything_with_a_buffer_enters(
-    source: Any, dtype: str, shape: tuple[int, ...], writable: bool
-) -> None:
+def test_anything_with_a_buffer_enters(source, dtype, shape, writable):
     view = ArrayView(source)
     assert (view.dtype, view.shape, view.writable) == (dtype, shape, writable)
     assert bool(view.why_read_only) != writable
@@ -134,7 +130,7 @@ def test_anything_with_a_buffer_enters(
         (torch.zeros(2, dtype=torch.float4_e2m1fn_x2), r"dtype\(code=17, bits=4, lanes=2\)"),
     ],
 )
-def test_what_is_no_array_of_numbers_is_refused(source: Any, words: str) -> None:
+def test_what_is_no_array_of_numbers_is_refused(source, words):
     with pytest.raises(TypeError, match=words):
         ArrayView(source)
 
@@ -156,13 +152,13 @@ def conjugated() -> Any:
         (lambda: torch._efficientzerotensor(3), "no memory"),
     ],
 )
-def test_tensors_whose_bytes_are_not_their_values_are_refused(make: Any, words: str) -> None:
+def test_tensors_whose_bytes_are_not_their_values_are_refused(make, words):
     with pytest.raises(BufferError, match=words) as caught:
         ArrayView(make())
     assert "\n" not in str(caught.value)
 
 
-def test_read_only_arrays_enter_and_leave_read_only() -> None:
+def test_read_only_arrays_enter_and_leave_read_only():
     source = np.arange(3)
     source.flags.writeable = False
     view = ArrayView(source)
@@ -175,7 +171,7 @@ def test_read_only_arrays_enter_and_leave_read_only() -> None:
         view.__dlpack__()
 
 
-def test_arrays_with_repeated_elements_are_no_destination() -> None:
+def test_arrays_with_repeated_elements_are_no_destination():
     assert "same bytes" in ArrayView(torch.zeros(3).expand(2, 3)).why_read_only
     assert ArrayView(torch.zeros(3).expand(1, 3)).writable
 
@@ -183,13 +179,13 @@ def test_arrays_with_repeated_elements_are_no_destination() -> None:
 @pytest.mark.parametrize(
     "key", [4, -5, (0, 5), (0, 0, 0, 0), (..., ...), 2**70, [0], True, 1.0, "a", np.array([1])]
 )
-def test_indices_that_numpy_refuses_or_copies_for_are_index_errors(key: Any) -> None:
+def test_indices_that_numpy_refuses_or_copies_for_are_index_errors(key):
     with pytest.raises(IndexError) as caught:
         ArrayView(np.zeros((4, 5, 6)))[key]
     assert len(str(caught.value)) > 20
 
 
-def test_arrays_beyond_the_limit_of_dimensions_are_refused() -> None:
+def test_arrays_beyond_the_limit_of_dimensions_are_refused():
     assert ArrayView(np.zeros((1,) * 32)).shape == (1,) * 32
     with pytest.raises(ValueError, match="33 dimensions"):
         ArrayView(np.zeros((1,) * 33))
@@ -197,7 +193,7 @@ def test_arrays_beyond_the_limit_of_dimensions_are_refused() -> None:
         ArrayView(np.zeros((1,) * 32))[None]
 
 
-def test_remote_memory_is_no_array_of_objects() -> None:
+def test_remote_memory_is_no_array_of_objects():
     """NumPy would ask a sequence for each of its elements, for minutes."""
     with zh.Endpoint("soft0") as endpoint, endpoint.empty((1000, 1000)) as memory:
         with pytest.raises(TypeError, match=r"peer\.read"):

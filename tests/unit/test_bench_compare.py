@@ -1,7 +1,6 @@
 """`zerohop bench compare`: on files that are made for it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -17,7 +16,7 @@ RATE = replace(LATENCY, test="write", metric="bandwidth", value=10e9, unit="B/s"
 
 
 @pytest.fixture
-def compared(tmp_path: Path):
+def compared(tmp_path):
     def run(
         before: list[Row], after: list[Row], *options: str, columns: int = 200, **facts: str
     ) -> tuple[int, str]:
@@ -47,17 +46,17 @@ def to(row: Row, value: float, **others) -> Row:
         (RATE, 10.9e9, "noise"),
     ],
 )
-def test_a_change_beyond_both_spreads_is_marked(row: Row, value: float, verdict: str) -> None:
+def test_a_change_beyond_both_spreads_is_marked(row, value, verdict):
     assert Change(row, to(row, value)).verdict == verdict
 
 
-def test_of_a_figure_that_was_taken_once_noise_is_not_known() -> None:
+def test_of_a_figure_that_was_taken_once_noise_is_not_known():
     change = Change(LATENCY, to(LATENCY, 2e-6, turns=1, spread=0.0))
     assert change.verdict == "?"
     assert [change.fails(limit) for limit in (0.5, 1.5)] == [True, False]
 
 
-def test_what_moved_is_shown_and_the_rest_is_counted(compared) -> None:
+def test_what_moved_is_shown_and_the_rest_is_counted(compared):
     files = [LATENCY, RATE], [to(LATENCY, 1.5e-6), to(RATE, 10.1e9)]
     code, text = compared(*files)
     assert code == 0
@@ -70,7 +69,7 @@ def test_what_moved_is_shown_and_the_rest_is_counted(compared) -> None:
     assert "not shown" not in text
 
 
-def test_runs_that_are_not_alike_are_told_apart(compared) -> None:
+def test_runs_that_are_not_alike_are_told_apart(compared):
     _, text = compared([LATENCY], [LATENCY], cpu="another one")
     assert "The runs differ in cpu: " in text
     assert "and another one." in text
@@ -94,7 +93,7 @@ def test_runs_that_are_not_alike_are_told_apart(compared) -> None:
         (replace(LATENCY, impl="ucx"), 9e-6, "10%", ""),  # a peer became slower
     ],
 )
-def test_the_exit_status_tells_on_demand_of_a_loss(compared, before, after, limit, said) -> None:
+def test_the_exit_status_tells_on_demand_of_a_loss(compared, before, after, limit, said):
     files = [before], [to(before, after)]
     assert compared(*files)[0] == 0
     code, text = compared(*files, "--fail-above", limit)
@@ -103,7 +102,7 @@ def test_the_exit_status_tells_on_demand_of_a_loss(compared, before, after, limi
     assert ("beyond" in text) == bool(said)
 
 
-def test_a_figure_of_ours_that_is_gone_fails_and_is_named(compared) -> None:
+def test_a_figure_of_ours_that_is_gone_fails_and_is_named(compared):
     both, limit = [LATENCY, RATE], ("--fail-above", "10%")
     code, text = compared(both, [RATE, to(RATE, 1.0, nbytes=64)], *limit)
     assert code == 1
@@ -115,7 +114,7 @@ def test_a_figure_of_ours_that_is_gone_fails_and_is_named(compared) -> None:
 
 
 @pytest.mark.parametrize(("value", "code"), [(2e9, 1), (9.9e9, 0)])
-def test_a_figure_that_goes_by_another_route_is_compared(compared, value, code) -> None:
+def test_a_figure_that_goes_by_another_route_is_compared(compared, value, code):
     by_host = [to(row, value, route="host") for row in (RATE, replace(RATE, nbytes=64))]
     limit = ("--fail-above", "10%")
     found, text = compared([RATE, replace(RATE, nbytes=64), LATENCY], [*by_host, LATENCY], *limit)
@@ -126,7 +125,7 @@ def test_a_figure_that_goes_by_another_route_is_compared(compared, value, code) 
     assert text.count("beyond 10%: host write") == 2 * code
 
 
-def test_figures_of_several_routes_are_compared_each_with_its_own(compared) -> None:
+def test_figures_of_several_routes_are_compared_each_with_its_own(compared):
     by_host = to(RATE, 1e9, route="host", spread=0.0)
     limit = ("--fail-above", "10%")
     code, text = compared([RATE, by_host], [by_host, RATE], *limit)
@@ -148,7 +147,7 @@ def test_figures_of_several_routes_are_compared_each_with_its_own(compared) -> N
         ('[{"test": "header"}, {"test": "x"}]', "no rows of zerohop bench --json"),
     ],
 )
-def test_files_of_something_else_are_refused(tmp_path: Path, text: str, complaint: str) -> None:
+def test_files_of_something_else_are_refused(tmp_path, text, complaint):
     path = tmp_path / "x.json"
     path.write_text(text)
     result = CliRunner().invoke(main, ["bench", "compare", str(path), str(path)])
@@ -157,14 +156,7 @@ def test_files_of_something_else_are_refused(tmp_path: Path, text: str, complain
 
 
 @pytest.mark.parametrize("limit", ["-1", "much", "nan"])
-def test_limits_that_are_none_are_refused(compared, limit: str) -> None:
+def test_limits_that_are_none_are_refused(compared, limit):
     code, text = compared([LATENCY], [LATENCY], "--fail-above", limit)
     assert code == 2
     assert "is not a percentage such as 10%" in text
-
-
-def test_what_is_unsteady_and_where_its_ends_were_is_told(compared) -> None:
-    row = replace(LATENCY, placement="one core", value=9e-6, steady=False)
-    _, text = compared([row], [to(row, 20e-6)])
-    assert "zerohop C++, p50, memory empty, one core ~9 us ~20 us" in text
-    assert "1 are unsteady (~) in either of them" in text

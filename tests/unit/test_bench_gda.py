@@ -3,28 +3,19 @@
 import json
 import re
 import sys
-from io import StringIO
 from pathlib import Path
 
 import pytest
-from rich.console import Console
-from support.bench_players import host_look, sentences
-from support.gda_players import (
-    HostNvshmem,
-    HostOurs,
-    TiredOurs,
-    stand_in_home,
-    stand_in_nvcc,
-)
+from support.bench_players import host_look, told
+from support.gda_players import HostNvshmem, HostOurs, stand_in_home, stand_in_nvcc
 from zerohop.bench.gda import nvshmem, plan, suite
 from zerohop.bench.gda.kernels import Kernels
 from zerohop.bench.p2p import suite as p2p
 from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
-from zerohop.bench.runner import run_suite
 
 
 @pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def stand_ins(monkeypatch, tmp_path):
     """Two "GPUs", kernels that take made-up times, and an NVSHMEM that moves nothing: its home."""
     monkeypatch.setattr(p2p._core, "gpu_count", lambda: 2)
     monkeypatch.setattr(p2p, "look", host_look)
@@ -37,17 +28,11 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return home
 
 
-def measured(options: Options) -> tuple[bool, str]:
-    console = Console(file=StringIO(), width=200)
-    good = run_suite(suite.make, options, console)
-    return good, sentences(console.file.getvalue())
-
-
 @pytest.mark.usefixtures("stand_ins")
-def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
+def test_every_figure_is_taken_beside_its_peers(tmp_path):
     path = tmp_path / "rows.json"
     options = Options("soft0", ("nvshmem",), quick=True, json_path=path, rings=True)
-    good, text = measured(options)
+    good, text = told(suite.make, options)
     assert good, text
     head, *rows = json.loads(path.read_text())
     values = {(r["impl"], r["test"], r["metric"], r["nbytes"]): r["value"] for r in rows}
@@ -83,36 +68,26 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
     assert "CPU / GPU: not available" in text
 
 
-@pytest.mark.usefixtures("stand_ins")
-def test_a_kernel_that_waits_in_vain_fails_the_run_and_the_rest_is_measured(monkeypatch) -> None:
-    monkeypatch.setattr(suite, "Ours", TiredOurs)
-    good, text = measured(Options("soft0", quick=True))
-    assert not good
-    said = "rank 0: PeerFailed: put_wide waited in vain for 2 s"
-    assert f"zerohop bench failed: put_wide: {said}" in text
-    assert "until an entry is done" in text
-
-
 def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
-    stand_ins: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+    stand_ins, monkeypatch, tmp_path
+):
     options = Options("soft0", ("nvshmem",), quick=True)
     broken = stand_in_nvcc(tmp_path / "broken", stand_ins, works=False)
     monkeypatch.setenv("CUDA_HOME", str(broken))
-    good, text = measured(options)
+    good, text = told(suite.make, options)
     assert good
     assert re.search("nvshmem everything rank 0: PeerFailed: .*no such architecture", text)
     monkeypatch.setenv("NVSHMEM_HOME", "/nowhere")
-    good, text = measured(options)
+    good, text = told(suite.make, options)
     assert good
     reason = "NVSHMEM is not found in $NVSHMEM_HOME (/nowhere): pip install nvidia-nvshmem-cu13"
     assert f"nvshmem everything {reason}" in text
 
 
 @pytest.mark.usefixtures("stand_ins")
-def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch):
     monkeypatch.setattr(p2p._core, "gpu_count", lambda: 1)
-    good, text = measured(Options("soft0", ("nvshmem",), quick=True))
+    good, text = told(suite.make, Options("soft0", ("nvshmem",), quick=True))
     assert good
     assert "There is one GPU: both processes use it" in text
     assert re.search("one way <= 1.6 us [0-9.]+ .?s at 8 B not judged: one GPU", text)
@@ -120,12 +95,12 @@ def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch
     assert "NVSHMEM needs one GPU per process" in text
 
 
-def test_the_peer_makes_no_multicast_call() -> None:
+def test_the_peer_makes_no_multicast_call():
     source = nvshmem.SOURCE.read_text()
     assert not re.search("multicast|_mc_|nvls", source, re.IGNORECASE)
 
 
-def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
         PeerFailed, match=r"CuPy, .* not installed \(.*\): pip install 'zerohop\[cupy\]'"
@@ -133,9 +108,7 @@ def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch: pytest.Monkey
         Kernels(0)
 
 
-def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_nvcc_is_looked_for_in_every_usual_place_and_rather_with_cccl(monkeypatch, tmp_path):
     home = stand_in_home(tmp_path)
     first, second, bare = (
         stand_in_nvcc(tmp_path / name, home, cccl=name != "bare")

@@ -1,28 +1,32 @@
-"""`zerohop bench p2p` between GPUs, as far as it goes without one: on stand-ins."""
+"""`zerohop bench p2p` between GPUs and its peers, as far as they go without one: on stand-ins."""
 
 import json
+import os
 import re
-from io import StringIO
-from pathlib import Path
+import sys
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
-from rich.console import Console
 from support.bench_players import (
     Dies,
+    HostCuda,
     HostOurs,
     HostRaw,
-    LateOurs,
     Unfit,
     host_look,
     sentences,
+    told,
 )
-from zerohop.bench.p2p import plan, suite
-from zerohop.bench.plan import GIB, KIB, Options
-from zerohop.bench.runner import run_suite
+from zerohop.bench.p2p import peers, plan, suite
+from zerohop.bench.p2p.driver import Driver
+from zerohop.bench.p2p.peers import Raw
+from zerohop.bench.p2p.plan import HALO_NBYTES, HALO_PITCH
+from zerohop.bench.plan import GIB, KIB, MIB, Options, Order, PeerFailed
 
 
 @pytest.fixture
-def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+def stand_ins(monkeypatch):
     """Two "GPUs" in host memory, and little to move; of the peers, torch is unfit, and nccl dies."""
     monkeypatch.setattr(plan, "BLOCKS_NBYTES", 256 * KIB)
     monkeypatch.setattr(plan, "HALO_TOTAL", 16 * plan.HALO_NBYTES)
@@ -38,13 +42,13 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("stand_ins")
-def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path: Path) -> None:
+def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path):
     path = tmp_path / "rows.json"
     options = Options(
         "soft0", ("raw", "torch", "nccl"), quick=True, sizes=(8, 64 * KIB), json_path=path
     )
-    console = Console(file=StringIO(), width=200)
-    assert run_suite(suite.make, options, console), console.file.getvalue()
+    good, text = told(suite.make, options)
+    assert good, text
     head, *rows = json.loads(path.read_text())
     ours = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "zerohop"}
     assert ours >= {("write_latency", "p50", n) for n in (8, 64 * KIB)}
@@ -63,29 +67,13 @@ def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path: Path) ->
     assert absent["torch", ""] == "PyTorch is made up"
     assert re.match("from write on: rank 1 exited with status 3", absent["nccl", ""])
     assert "did not let go" in absent["raw", "its shutdown"]
-    text = sentences(console.file.getvalue())
     for reason in absent.values():
         assert sentences(reason)[:40] in text
     assert "targets" in text
     assert (head["gpus"], head["cuda_driver"], head["dies"]) == (["Host"] * 2, 13000, "1.0")
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.usefixtures("stand_ins")
-def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatch) -> None:
-    monkeypatch.setattr(suite, "Ours", LateOurs)
-    console = Console(file=StringIO(), width=200)
-    assert not run_suite(suite.make, Options("soft0", ("raw",), True, (8, 64 * KIB)), console)
-    text = sentences(console.file.getvalue())
-    said = "rank 0: TransferTimeout: slot 2 did not come"
-    assert f"zerohop bench failed: stream_notify: {said}" in text
-    assert f"zerohop stream_notify {said}" in text  # in the table of what is not available
-    assert "raw its shutdown" in text
-    assert "standard error of that difference" in text
-    assert re.search("stream to stream, one way <= 4.5 us not measured", text)
-
-
-def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
+def test_arenas_of_all_contenders_fit_into_the_fuller_gpu():
     options = Options(peers=("raw", "torch", "nccl"))
     assert plan.gpu_plan(options, 140 * GIB, 2).left_out == ()
     for gpus in (1, 2):
@@ -95,12 +83,78 @@ def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:
         assert GIB in made.left_out
 
 
-def test_an_arena_holds_what_every_test_moves() -> None:
-    small = plan.gpu_plan(Options(sizes=(8,)), 140 * GIB, 2)
-    half = plan.arena_nbytes(small) // 2
-    assert half >= max(plan.BLOCKS_NBYTES, 8192 * plan.HALO_PITCH)
-    assert [plan.BLOCKS_NBYTES // block for block in plan.BLOCK_TESTS.values()] == [
-        16384,
-        4096,
-        1024,
-    ]
+def test_errors_of_the_driver_are_quoted(monkeypatch):
+    with pytest.raises(PeerFailed, match=r"cuInit: CUDA error 100 \(made up\)"):
+        Driver(HostCuda(cuInit=100))
+    with pytest.raises(PeerFailed, match="GPU 0 cannot reach the memory of GPU 1"):
+        Raw(None, (0, 1), 64, HostCuda(reachable=False))
+    Raw(None, (0, 1), 64, HostCuda(cuCtxEnablePeerAccess=704))  # it is enabled already
+    with pytest.raises(PeerFailed, match="cuCtxEnablePeerAccess: CUDA error 217"):
+        Raw(None, (0, 1), 64, HostCuda(cuCtxEnablePeerAccess=217))
+    monkeypatch.setattr("zerohop.bench.p2p.driver.LIBRARY", "libcuda-of-nobody.so.1")
+    with pytest.raises(PeerFailed, match="no NVIDIA driver: "):
+        Driver()
+
+
+def test_a_stream_that_does_not_end_is_not_waited_for_longer_than_said():
+    with pytest.raises(PeerFailed, match=r"still busy after 0\.05 s"):
+        Driver(HostCuda(busy=True)).gpu(0).stream().wait(0.05)
+    Driver(HostCuda()).gpu(0).stream().wait(0.0)
+
+
+@pytest.fixture
+def raw():
+    """The player, the driver, and the halves of both sides: from which, to which."""
+    cuda = HostCuda()
+    player = Raw(None, (0, 1), 2 * MIB, cuda)
+    near, far = (np.frombuffer(kept, np.uint8) for kept in cuda.kept)
+    near[:MIB] = np.random.default_rng(1).integers(1, 256, MIB, np.uint8)
+    cuda.calls.clear()
+    return player, cuda, (near[:MIB], near[MIB:]), (far[:MIB], far[MIB:])
+
+
+def test_raw_copies_what_the_test_says_as_often_as_it_says(raw):
+    player, cuda, (source, back), (theirs, target) = raw
+    assert player.write(4096, 3) > 0
+    assert cuda.calls.count("cuMemcpyPeerAsync") == 3
+    assert (target[:4096] == source[:4096]).all()
+    assert not target[4096:].any()
+    assert len(player.write_latency(8, 5)) == 5
+    assert player.post_write(8, 1)["per_call"] > 0
+    theirs[:64] = 9
+    player.read(64, 1)
+    assert (back[:64] == 9).all()
+    theirs[:64], target[:64] = 7, 0
+    player.both(64, 1)
+    assert (back[:64] == 7).all()
+    assert (target[:64] == source[:64]).all()
+
+
+def test_raw_scatters_each_block_to_its_place(raw):
+    player, _, (source, _), (_, target) = raw
+    player.perform(Order("write_many_64k", "python", MIB, 1))
+    assert (target.reshape(16, -1)[plan.places(16)] == source.reshape(16, -1)).all()
+    assert sorted(plan.places(16)) == list(range(16)) != list(plan.places(16))
+
+
+def test_raw_moves_the_first_columns_into_the_last(raw):
+    player, _, (source, _), (_, target) = raw
+    player.halo(100 * HALO_NBYTES, 1)
+    rows, columns = target.reshape(-1, HALO_PITCH), source.reshape(-1, HALO_PITCH)[:100]
+    assert (rows[:100, -HALO_NBYTES:] == columns[:, :HALO_NBYTES]).all()
+    assert not rows[1:, :-HALO_NBYTES].any()
+    assert not rows[100:].any()
+
+
+def test_torch_that_is_missing_or_sees_no_gpu_is_refused(monkeypatch):
+    for name in peers.SAFE:
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(PeerFailed, match=r"torch cannot be imported \(.*\): pip install torch"):
+        peers.torch_with_gpus()
+    blind = SimpleNamespace(__version__="2.9", cuda=SimpleNamespace(is_available=lambda: False))
+    monkeypatch.setitem(sys.modules, "torch", blind)
+    with pytest.raises(PeerFailed, match=r"PyTorch 2\.9 sees no GPU"):
+        peers.torch_with_gpus()
+    for name in ("NCCL_NVLS_ENABLE", "TORCH_SYMM_MEM_DISABLE_MULTICAST"):
+        assert os.environ[name] == str(int(name.startswith("TORCH")))  # multicast stays off

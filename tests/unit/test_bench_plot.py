@@ -1,7 +1,5 @@
 """The plot of a benchmark's figures."""
 
-from pathlib import Path
-
 import pytest
 from zerohop.bench.plot import check_plot, draw
 from zerohop.bench.rows import Row
@@ -26,7 +24,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize("suffix", [".png", ".svg", ".pdf"])
-def test_a_plot_is_drawn_with_all_who_are_in_it(suffix: str, tmp_path: Path) -> None:
+def test_a_plot_is_drawn_with_all_who_are_in_it(suffix, tmp_path):
     pytest.importorskip("matplotlib", reason="the extra zerohop[plot] is not installed")
     path = tmp_path / f"plot{suffix}"
     check_plot(path)
@@ -35,13 +33,3 @@ def test_a_plot_is_drawn_with_all_who_are_in_it(suffix: str, tmp_path: Path) -> 
     labels = ("zerohop Python", "raw", "write bandwidth", "512 B", "100 MB/s")
     text = path.read_text() if suffix == ".svg" else ""
     assert [f"<!-- {label} -->" in text for label in labels] == [suffix == ".svg"] * len(labels)
-
-
-def test_parts_stand_side_by_side_with_their_names_above(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib", reason="the extra zerohop[plot] is not installed")
-    parts = [Part(label, ROWS, TABLES, ()) for label in ("near", "far")]
-    assert draw(tmp_path / "plot.svg", "bench", [*parts, Part("nothing here", [], TABLES, ())])
-    text = (tmp_path / "plot.svg").read_text()
-    shown = [f"<!-- {label} -->" in text for label in ("near", "far", "nothing here")]
-    assert shown == [True, True, False]
-    assert text.count("<!-- raw -->") == 1  # in one legend for both

@@ -2,17 +2,15 @@
 
 import json
 from io import StringIO
-from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from rich.console import Console
-from support.bench_players import sentences
+from support.bench_players import told
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
-from zerohop.bench.progress import ERASE, Watch
+from zerohop.bench.progress import Watch
 from zerohop.bench.rows import OURS
-from zerohop.bench.runner import Entry, Suite, conduct, run_suite
+from zerohop.bench.runner import Entry, Suite, conduct
 from zerohop.bench.tables import over_sizes
 from zerohop.bench.workers import paced
 from zerohop.local import RankFailed
@@ -65,7 +63,7 @@ def suite(entries: list[Entry], turns: int = 2, **others: Any) -> Suite:
     return Suite("soft", steps, entries, TABLES, plan=Plan(seconds=1), **others)
 
 
-def test_everybody_takes_turns_and_all_is_taken_twice() -> None:
+def test_everybody_takes_turns_and_all_is_taken_twice():
     diary: list[str] = []
     ours = Scripted(OURS, diary, [5.0, 1.0, 1.0, 1.0, 2.0, 2.0, 1.0, 1.0])
     peer = Scripted("ucx", diary, [3.0] * 8)
@@ -97,7 +95,7 @@ def test_everybody_takes_turns_and_all_is_taken_twice() -> None:
     assert outcome.facts["settings"] == {"ucx": "A=b"}
 
 
-def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
+def test_what_is_set_up_at_the_first_use_is_not_timed():
     diary: list[str] = []
     player = Scripted(OURS, diary, [7.0, 1.0, 7.0, 2.0] * 2)
     made = suite([Entry(OURS, player)], turns=1, warm=True)
@@ -105,7 +103,7 @@ def test_what_is_set_up_at_the_first_use_is_not_timed() -> None:
     assert [r.value for r in outcome.rows] == [1.0, 2.0]
 
 
-def test_every_placement_is_made_ready_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_placement_is_made_ready_and_told(monkeypatch):
     diary: list[str] = []
 
     def make(options: Options) -> Suite:
@@ -122,7 +120,7 @@ def test_every_placement_is_made_ready_and_told(monkeypatch: pytest.MonkeyPatch)
     assert [part.placement for part in outcome.parts] == list(PLACEMENTS)
 
 
-def test_on_one_core_nobody_has_a_core_each(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_on_one_core_nobody_has_a_core_each(monkeypatch):
     monkeypatch.setattr("zerohop.bench.placement.usable_cores", lambda: [0])
     made = suite([Entry(OURS, Scripted(OURS, [], [1.0] * 8))], turns=1)
     outcome = conduct(lambda options: made, Options(placements=PLACEMENTS))
@@ -132,20 +130,14 @@ def test_on_one_core_nobody_has_a_core_each(monkeypatch: pytest.MonkeyPatch) -> 
     ]
 
 
-def told(entries: list[Entry], options: Options, **others: Any) -> tuple[bool, str]:
-    console = Console(file=StringIO(), width=200)
-    good = run_suite(lambda options: suite(entries, **others), options, console)
-    return good, sentences(console.file.getvalue())
-
-
-def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) -> None:
+def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path):
     path = tmp_path / "rows.json"
     diary: list[str] = []
     refuses = Scripted("ucx", diary, [1.0, PeerFailed("no such transport"), *([1.0] * 4)])
     dies = Scripted("tcp", diary, [1.0, 1.0, RankFailed(1, "was killed")])
     entries = [Entry(OURS, Scripted(OURS, diary, [1.0] * 8))]
     entries += [Entry("ucx", refuses), Entry("tcp", dies)]
-    good, text = told(entries, Options(peers=("ucx", "tcp"), json_path=path))
+    good, text = told(lambda _: suite(entries), Options(peers=("ucx", "tcp"), json_path=path))
     assert good
     assert "ucx write no such transport" in text
     assert "tcp everything from read on: rank 1 was killed" in text
@@ -168,48 +160,48 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path: Path) ->
     assert "write bandwidth, GB/s (ratios: zerohop Python / theirs); ends: free" in text
 
 
-def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured() -> None:
+def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured():
     diary: list[str] = []
     ours = Scripted(OURS, diary, [FigureFailed("late"), *([1.0] * 4)])
-    good, text = told([Entry(OURS, ours)], Options())
+    good, text = told(lambda _: suite([Entry(OURS, ours)]), Options())
     assert not good
     assert "zerohop bench failed: write: late" in text
     assert diary.count(f"{OURS} read python") == 4
 
 
-def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path: Path) -> None:
+def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path):
     path = tmp_path / "rows.json"
     diary: list[str] = []
     ours = Scripted(OURS, diary, [1.0] * 2 + [RankFailed(0, "was killed")])
-    good, text = told([Entry(OURS, ours)], Options(json_path=path))
+    good, text = told(lambda _: suite([Entry(OURS, ours)]), Options(json_path=path))
     assert not good
     assert "zerohop bench failed: rank 0 was killed" in text
     assert diary[-1] == f"{OURS} closes"
     assert [row["test"] for row in json.loads(path.read_text())] == ["header", "write"]
 
 
-def test_an_entry_that_is_needed_ends_the_run_and_others_are_told() -> None:
+def test_an_entry_that_is_needed_ends_the_run_and_others_are_told():
     diary: list[str] = []
     way = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", label="one way")
     rest = Entry(OURS, Scripted(OURS, diary, [1.0] * 8), needed=True)
-    good, text = told([way, rest], Options())
+    good, text = told(lambda _: suite([way, rest]), Options())
     assert good
     assert "one way everything the route is by hand, not p2p: for a test" in text
     needed = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", needed=True)
-    good, text = told([needed], Options())
+    good, text = told(lambda _: suite([needed]), Options())
     assert not good
     assert "zerohop bench failed: the route is by hand, not p2p: for a test" in text
     assert "not available" not in text
 
 
-def test_what_cannot_even_be_planned_is_told() -> None:
+def test_what_cannot_even_be_planned_is_told():
     def make(options: Options) -> Suite:
         raise RankFailed(0, "sees no GPU")
 
     assert conduct(make, Options()).failure == "rank 0 sees no GPU"
 
 
-def test_a_run_is_as_long_as_is_asked_for() -> None:
+def test_a_run_is_as_long_as_is_asked_for():
     asked: list[int] = []
 
     def latency(order: Order) -> list[list[float]]:
@@ -227,11 +219,6 @@ def test_a_run_is_as_long_as_is_asked_for() -> None:
     }
 
 
-class Terminal(StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
 def watched(stream: StringIO, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
     """What is shown while ten steps each take so long."""
     now = [100.0]
@@ -246,7 +233,7 @@ def watched(stream: StringIO, monkeypatch: pytest.MonkeyPatch, seconds: float) -
     return stream.getvalue()
 
 
-def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch):
     lines = watched(StringIO(), monkeypatch, 3.0).splitlines()
     assert lines == [
         "zerohop bench soft: 1 of 10, write 1 B, about 27 s left",
@@ -254,9 +241,3 @@ def test_without_a_terminal_there_is_a_line_now_and_then(monkeypatch: pytest.Mon
         "zerohop bench soft: 9 of 10, write 9 B, about 3 s left",
     ]
     assert "about 6.0 min left" in watched(StringIO(), monkeypatch, 40.0)
-
-
-def test_on_a_terminal_there_is_one_line_that_is_gone_in_the_end(monkeypatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    *_, last, end = watched(Terminal(), monkeypatch, 3.0).split(ERASE)
-    assert (last, end) == ("zerohop bench soft: 9 of 10, write 9 B, about 3 s left", "")

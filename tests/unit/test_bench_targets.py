@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 from zerohop.bench import soft, wait
-from zerohop.bench.gda import suite as gda
 from zerohop.bench.p2p import suite as p2p
 from zerohop.bench.placement import TOGETHER
 from zerohop.bench.plan import GIB, KIB, MIB
@@ -13,7 +12,6 @@ from zerohop.bench.rows import OURS, Row
 from zerohop.bench.targets import Target, verdicts
 
 Judged = dict[str, tuple[bool | None, str]]
-ONE_WAY = "8 B to 4 KiB write+notify, stream to stream, one way <= 4.5 us"
 
 
 def row(test: str, nbytes: int, metric: str, value: float, impl: str = OURS, **others) -> Row:
@@ -35,7 +33,7 @@ def met(targets: Sequence[Target], *rows: Row) -> list[bool | None]:
     return [is_met for is_met, _ in judged(targets, *rows).values()]
 
 
-def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
+def test_ratios_are_judged_at_the_worst_size_from_their_threshold():
     rows = []
     for nbytes, ours, theirs in [(4 * KIB, 1, 9), (64 * KIB, 3, 2), (MIB, 9, 10), (GIB, 4, 2)]:
         rows += [rate("write", nbytes, ours)]
@@ -52,83 +50,13 @@ def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
     assert list(judged(soft.TARGETS, idle).values()) == [(False, "65 KiB")]
 
 
-def test_figures_between_gpus_are_judged() -> None:
-    rows = [rate("write", n, v) for n, v in ((MIB, 1.0), (256 * MIB, 98.0), (GIB, 100.0))]
-    rows += [rate("write", n, v, "raw") for n, v in ((MIB, 9.0), (256 * MIB, 100.0), (GIB, 100.0))]
-    rows += [rate("write", GIB, 90.0, "nccl")]
-    times = {8: 4.4e-6, 4 * KIB: 4.6e-6, 64 * KIB: 5.9e-6, MIB: 9.1e-6, 16 * MIB: 60e-6}
-    rows += [row("stream_notify", nbytes, "one_way", value) for nbytes, value in times.items()]
-    rows += [row("post_write", 8, "per_call", 4.1e-6)]
-    rows += [row("stream_notify", 8, "per_call", 3.9e-6)]
-    sizes = {"write_many_4k": 281e9, "write_many_16k": 319e9, "write_many_64k": 341e9}
-    rows += [rate(test, 64 * MIB, value) for test, value in sizes.items()]
-    rows += [rate("halo", 512 * KIB, 9.0), rate("halo", 512 * KIB, 1.0, "raw")]
-    rows += [rate("read", GIB, 96.0), rate("both", GIB, 189.0)]
-    found = judged(p2p.TARGETS, *rows)
-    assert [is_met for is_met, _ in found.values()] == [
-        *(False, True),
-        *(False, True, False),
-        *(False, True),
-        *(True, False, True, False),
-        *(True, False),
-    ]
-    assert found["write from 256 MiB / raw >= 0.99"] == (False, "0.98 at 256 MiB, best 1")
-    assert found[ONE_WAY] == (False, "4.6 us at 4 KiB, best 4.4 us")
-
-
 @pytest.mark.parametrize(
     ("value", "error", "is_met"), [(-30e-9, 50e-9, True), (1.9e-6, 0.2e-6, False)]
 )
-def test_a_difference_in_the_noise_is_judged_with_it_and_of_1_gib_alone(
-    value: float, error: float, is_met: bool
-) -> None:
+def test_a_difference_in_the_noise_is_judged_with_it_and_of_1_gib_alone(value, error, is_met):
     rows = [row("mapping", GIB, "cached", value), row("mapping", GIB, "cached_error", error)]
     assert met(p2p.TARGETS, *rows) == [is_met]
     assert judged(p2p.TARGETS, *(replace(each, nbytes=MIB) for each in rows)) == {}
-
-
-def test_kernels_are_judged() -> None:
-    ours, theirs = {8: 1.5e-6, 4 * KIB: 2.0e-6, 64 * KIB: 3.6e-6}, {8: 1.6e-6, 4 * KIB: 1.9e-6}
-    rows = [row("put_notify", n, "one_way", value) for n, value in ours.items()]
-    rows += [row("put_notify", n, "one_way", value, "nvshmem") for n, value in theirs.items()]
-    rows += [rate("put_wide", 64 * MIB, 94.0), rate("put_wide", 64 * MIB, 100.0, "bare")]
-    rows += [row("puts_132x512", 8, "rate", 90.0), row("puts_132x512", 8, "rate", 89.0, "nvshmem")]
-    rows += [row("host_puts_cpp", 8, "rate", 9.5), row("host_puts_python", 8, "rate", 1.0)]
-    posted = {"proxy_1": 0.9e-6, "proxy_32": 0.1e-6, "direct_1": 1.1e-6, "direct_32": 0.2e-6}
-    rows += [row(f"entries_{name}", 8, "posted", value) for name, value in posted.items()]
-    assert judged(gda.TARGETS, *rows) == {
-        "8 B put_notify by a thread, one way <= 1.6 us": (True, "1.5 us at 8 B"),
-        "64 KiB put_notify by a block, one way <= 3.5 us": (False, "3.6 us at 64 KiB"),
-        "64 MiB put by a kernel / a bare copy >= 0.95": (False, "0.94 at 64 MiB"),
-        "8 B puts by a kernel / by the host from C++ >= 10": (False, "9.474 at 8 B"),
-        "put_notify, one way / nvshmem <= 1": (False, "1.053 at 4 KiB, best 0.9375"),
-        "8 B puts, 132 x 512 threads / nvshmem >= 1": (True, "1.011 at 8 B"),
-        "proxy: a thread posts an entry <= 1 us": (True, "900 ns at 8 B"),
-        "proxy: rate of posting by 32 threads / by one >= 8": (True, "9 at 8 B"),
-        "direct: a thread posts an entry <= 1 us": (False, "1.1 us at 8 B"),
-        "direct: rate of posting by 32 threads / by one >= 8": (False, "5.5 at 8 B"),
-    }
-
-
-def test_nothing_is_judged_where_one_gpu_had_both_ends() -> None:
-    one = row("put_notify", 8, "one_way", 1e-6, memory="cuda:0 -> cuda:0")
-    first, *others = verdicts(gda.TARGETS, [one])
-    assert (first.met, first.measured, first.unjudged) == (
-        None,
-        "1 us at 8 B",
-        "not judged: one GPU",
-    )
-    assert {verdict.unjudged for verdict in others} == {""}
-
-
-def test_of_the_places_of_rings_there_is_a_figure_or_a_reason() -> None:
-    figure = row("put_notify_direct", 8, "one_way", 21e-6, driver="kernel")
-    found = gda.rings([figure], {"device": "soft0"})
-    assert found["CPU / CPU"] == "21 us one way of 8 B by soft0"
-    others = [said for places, said in found.items() if "GPU" in places]
-    assert len(others) == 3
-    assert all(said.startswith("not available") for said in others)
-    assert gda.rings([], {})["CPU / CPU"].startswith("not measured")
 
 
 def taken(test: str, impl: str, value: float, **others) -> Row:
@@ -136,7 +64,7 @@ def taken(test: str, impl: str, value: float, **others) -> Row:
     return row(test, value=value, impl=impl, **fields)
 
 
-def test_waits_are_judged_on_one_core_and_by_the_worst_job() -> None:
+def test_waits_are_judged_on_one_core_and_by_the_worst_job():
     one = {"placement": TOGETHER}
     rows = [
         taken(wait.LATENCY, OURS, 7e-6, route="p2p", **one),

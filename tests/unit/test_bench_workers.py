@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterable
@@ -11,7 +10,8 @@ from pathlib import Path
 import pytest
 from support.bench_players import Hangs
 from support.launchers import needs
-from support.patience import patient
+from support.link import until
+from support.program import run_python
 from zerohop.bench import placement
 from zerohop.bench.idle import Idle
 from zerohop.bench.pair import Pair
@@ -54,15 +54,12 @@ def state(pid: int) -> str:
         return "X"
 
 
-def come_to(states: str, pids: Iterable[int]) -> bool:
-    """Whether all come to one of these states within the time that a busy machine needs."""
-    until = time.monotonic() + patient(20)
-    while not (good := all(state(pid) in states for pid in pids)) and time.monotonic() < until:
-        time.sleep(0.01)
-    return good
+def come_to(states: str, pids: Iterable[int]) -> None:
+    """All, within the time that a busy machine needs."""
+    until(lambda: all(state(pid) in states for pid in pids), f"all come to {states}", 20)
 
 
-def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
+def test_workers_stop_and_go_on_in_the_place_they_were_given():
     for where in (TOGETHER, APART):
         contender = Workers("x", 2, Where)
         pids = contender.start(where).pids
@@ -70,28 +67,28 @@ def test_workers_stop_and_go_on_in_the_place_they_were_given() -> None:
         found = [answer["cores"] for answer in contender.ask("facts")]
         assert found == [[cores[rank % len(cores) if where == APART else 0]] for rank in (0, 1)]
         contender.pause()
-        assert come_to("T", pids)
+        come_to("T", pids)
         contender.resume()
         contender.finish()
         contender.pause()  # nobody is there any more
 
 
-def test_ranks_of_mpi_stop_and_go_on() -> None:
+def test_ranks_of_mpi_stop_and_go_on():
     needs(commands=("mpirun",), modules=("mpi4py",))
     player = mpi.contender(2, 0)
     player.start()
     player.facts()
     pids = player.start().pids
     player.pause()
-    assert come_to("T", pids)
+    come_to("T", pids)
     player.resume()
     assert player.measure(Order("barrier", "python", 0, 4), 0.1)["p50"] > 0
     player.pause()
     player.close()
-    assert come_to("ZX", pids)
+    come_to("ZX", pids)
 
 
-def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost() -> None:
+def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost():
     contenders = [Workers(OURS, 2, Pair, "soft0", 1 << 16, p2p) for p2p in (0, 1)]
     order = Order("latency", "python", 8, 10)
     for each in contenders:
@@ -104,26 +101,19 @@ def test_processes_of_ours_outlive_a_stop_longer_than_it_takes_to_be_lost() -> N
         each.finish()
 
 
-def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path: Path) -> None:
+def test_who_is_stopped_when_the_benchmark_is_killed_is_killed_too(tmp_path):
     (tmp_path / "tests_player.py").write_text(Path(__file__).read_text())
     program = tmp_path / "killed.py"
     program.write_text(KILLED_PARENT)
     path = os.pathsep.join([str(tmp_path), *filter(None, sys.path)])
-    done = subprocess.run(
-        [sys.executable, program],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": path},
-        timeout=patient(60),
-        check=False,
-    )
+    done = run_python(program, env={**os.environ, "PYTHONPATH": path})
     assert done.returncode == -signal.SIGKILL, done.stderr
     pids = [int(word) for word in done.stdout.split()]
     assert len(pids) == 2
-    assert come_to("ZX", pids)
+    come_to("ZX", pids)
 
 
-def test_idle_peers_are_counted_in_new_processes_every_time() -> None:
+def test_idle_peers_are_counted_in_new_processes_every_time():
     contender = Workers(OURS, 2, Idle, "soft0", anew=True)
     order = Order("idle_peers_3", "cpp", 0, 3)
     pids = set(contender.start().pids)
@@ -132,9 +122,7 @@ def test_idle_peers_are_counted_in_new_processes_every_time() -> None:
     assert contender.measure(order, 0.0).keys() == {"rss_per_peer"}
 
 
-def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(tmp_path, monkeypatch):
     for cpu, siblings in enumerate(("0,2", "1,3", "0,2", "1,3", "4-5", "4-5")):
         folder = tmp_path / f"cpu{cpu}/topology"
         folder.mkdir(parents=True)
@@ -150,7 +138,7 @@ def test_ends_are_placed_on_cores_first_and_on_their_other_threads_then(
     assert placed == [{0}, {4}, {0}, {0}, {0}, {0}]
 
 
-def test_a_peer_that_hangs_is_ended_after_its_bound() -> None:
+def test_a_peer_that_hangs_is_ended_after_its_bound():
     peer = Workers("nccl", 2, Hangs)
     assert peer.ask("facts") == [{"dies": "1.0"}] * 2
     pids = peer._ranks.pids

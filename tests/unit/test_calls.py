@@ -1,10 +1,11 @@
-"""A call whose arguments do not fit: a sentence names the argument, and shows none of them."""
-
-from __future__ import annotations
+"""A call whose arguments do not fit, or whose object was never made: a sentence says so."""
 
 import inspect
 import re
+import traceback
+import types
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,13 +47,13 @@ class Scene:
 
 
 @pytest.fixture(scope="module")
-def scene() -> Iterator[Scene]:
+def scene():
     with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0") as other:
         yield Scene(ep, other)
 
 
 @pytest.mark.parametrize("sentence", CASES)
-def test_the_argument_is_named_and_none_is_shown(scene: Scene, sentence: str) -> None:
+def test_the_argument_is_named_and_none_is_shown(scene, sentence):
     with pytest.raises(TypeError) as caught:
         CASES[sentence](scene)
     said = str(caught.value)
@@ -61,7 +62,7 @@ def test_the_argument_is_named_and_none_is_shown(scene: Scene, sentence: str) ->
     assert "Invoked" not in said
 
 
-def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene: Scene) -> None:
+def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene):
     fresh = b"notify".decode()  # no interned str, as those in a program's text are
     ours, far, peer = scene.array, scene.far, scene.peer
     calls: list[Callable[[tuple[int, int]], zh.Transfer]] = [
@@ -80,7 +81,7 @@ def test_a_transfer_takes_its_arguments_in_whatever_way_they_are_given(scene: Sc
     np.testing.assert_array_equal(np.asarray(scene.memory), ours)
 
 
-def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene: Scene) -> None:
+def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene):
     ep, other, peer = scene.ep, scene.other, scene.peer
     fresh = b"timeout".decode()
     done = peer.write(scene.array, scene.far)
@@ -113,18 +114,18 @@ def test_a_wait_takes_its_timeout_in_whatever_way_it_is_given(scene: Scene) -> N
             with pytest.raises(
                 (TypeError, ValueError), match=r"^timeout must be a number of seconds"
             ):
-                (call if call != done.wait else peer.recv(np.zeros(1)).wait)(wrong)  # type: ignore[arg-type]
+                (call if call != done.wait else peer.recv(np.zeros(1)).wait)(wrong)
 
 
-def test_what_was_never_made_is_refused_by_fast_methods_too(scene: Scene) -> None:
+def test_what_was_never_made_is_refused_by_fast_methods_too(scene):
     half = zh.Transfer.__new__(zh.Transfer)
     with pytest.raises(TypeError, match="never made"):
         half.wait()
     with pytest.raises(TypeError):
-        zh.Peer.write(half, scene.array, scene.far)  # type: ignore[arg-type]
+        zh.Peer.write(half, scene.array, scene.far)
 
 
-def test_a_list_that_changes_while_it_is_read(scene: Scene) -> None:
+def test_a_list_that_changes_while_it_is_read(scene):
     class Evil:
         def __index__(self) -> int:
             notify.clear()
@@ -132,11 +133,11 @@ def test_a_list_that_changes_while_it_is_read(scene: Scene) -> None:
 
     notify: list[Any] = []
     notify += [Evil(), 10**6]
-    scene.peer.write(scene.array, scene.far, notify=notify).wait()  # type: ignore[arg-type]
+    scene.peer.write(scene.array, scene.far, notify=notify).wait()
     assert scene.other.wait_notify(9) == 10**6
 
 
-def test_what_is_passed_is_never_read_as_a_signature() -> None:
+def test_what_is_passed_is_never_read_as_a_signature():
     shown = "\n    2. (a: int) -> None\n\nInvoked with: \n    3. (b: int) -> None"
     refusal = (
         "f(): incompatible function arguments. ...:\n    1. (x: str) -> None\n\nInvoked with: "
@@ -155,8 +156,69 @@ def functions() -> Iterator[tuple[str, str]]:
                 yield f"{scope.__name__}.{name}", signature[1]
 
 
-def test_every_signature_of_the_core_can_be_explained() -> None:
+def test_every_signature_of_the_core_can_be_explained():
     signatures = dict(functions())
     assert {"Peer.write", "Endpoint.register", "QueuePair.__init__"} <= set(signatures)
     for name, signature in signatures.items():
         assert parse(signature), name
+
+
+NEVER_MADE = r"never made: its __init__\(\) has failed, or was not called"
+NOT_HELD = "from non-held to held instance"  # pybind11's own refusal, where a call shares what it is called on
+
+
+def bound_types(scope: Any) -> Iterator[type]:
+    """Those of C++, with those of submodules."""
+    for member in vars(scope).values():
+        if isinstance(member, type) and type(member).__name__ == "pybind11_type":
+            yield member
+            yield from bound_types(member)
+        elif isinstance(member, types.ModuleType):
+            yield from bound_types(member)
+
+
+TYPES = sorted(set(bound_types(_core)), key=str)
+
+
+def test_all_are_found():
+    names = {each.__name__ for each in TYPES}
+    assert names >= {"Endpoint", "Peer", "Memory", "RemoteMemory", "Transfer", "Grant", "QueuePair"}
+
+
+@pytest.mark.parametrize("bound", TYPES, ids=str)
+def test_each_use_is_refused(bound):
+    half = bound.__new__(bound)
+    refused = partial(pytest.raises, (TypeError, RuntimeError), match=f"{NEVER_MADE}|{NOT_HELD}")
+    for name, member in vars(bound).items():
+        if isinstance(member, property):
+            with refused():
+                getattr(half, name)
+    if "__repr__" in vars(bound):
+        with refused():
+            repr(half)
+    if bound in (_core.Memory, _core.ArrayView):  # they share their bytes
+        with pytest.raises(BufferError, match=NEVER_MADE):
+            memoryview(half)
+    for name in ("close", "wait", "remote", "revoke"):
+        if callable(vars(bound).get(name)):
+            with refused():
+                getattr(half, name)()
+
+
+def test_what_a_traceback_shows_of_an_endpoint_that_could_not_be_made():
+    with pytest.raises(zh.VerbsError, match="soft7") as caught:
+        zh.Endpoint("soft7")
+    frames = [entry.frame for entry in caught.traceback]
+    [half] = [
+        each.f_locals["self"]
+        for each in frames
+        if isinstance(each.f_locals.get("self"), zh.Endpoint)
+    ]
+    with pytest.raises(TypeError, match=NEVER_MADE):
+        half.stats()
+    assert repr(half) == "<zerohop.Endpoint, never made>"
+    shown = "".join(
+        traceback.TracebackException.from_exception(caught.value, capture_locals=True).format()
+    )
+    assert "<zerohop.Endpoint, never made>" in shown
+    assert "soft7" in shown

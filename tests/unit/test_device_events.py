@@ -11,7 +11,7 @@ from support.link import until
 DEADLINE = 20.0  # seconds: for what must happen
 
 
-def test_an_event_names_its_peer_and_the_remedy() -> None:
+def test_an_event_names_its_peer_and_the_remedy():
     with (
         zh.Endpoint("soft0", name="here", timeout=DEADLINE) as here,
         zh.Endpoint("soft0", name="there", timeout=DEADLINE) as there,

@@ -54,19 +54,19 @@ extern "C" __global__ void use(Queue queue, Board board, u32* out) {
     ],
     ids=["calls, sm_80", "calls, sm_90", "kernels of the GPU tests", "kernels of the benchmark"],
 )
-def test_it_compiles(tmp_path: Path, source: str, architecture: str) -> None:
+def test_it_compiles(tmp_path, source, architecture):
     file = tmp_path / "use.cu"
     file.write_text(source)
     compiles(file, architecture, tmp_path)
 
 
-def test_the_calls_for_numba_compile(tmp_path: Path) -> None:
+def test_the_calls_for_numba_compile(tmp_path):
     file = tmp_path / "calls.cu"
     file.write_text("#include <zerohop/numba.cuh>")
     compiles(file, "sm_90", tmp_path, "-rdc=true")
 
 
-def test_options_tell_headers_apart(tmp_path: Path) -> None:
+def test_options_tell_headers_apart(tmp_path):
     assert zh.compile_options() == zh.compile_options()
     standard, ours, digest = zh.compile_options()
     assert (standard, ours) == ("-std=c++17", f"-I{zh.include_dir()}")
@@ -84,7 +84,7 @@ def test_options_tell_headers_apart(tmp_path: Path) -> None:
     assert len(seen) == 3
 
 
-def test_the_values_are_as_large_as_the_header_says() -> None:
+def test_the_values_are_as_large_as_the_header_says():
     text = (Path(zh.include_dir()) / "zerohop/types.h").read_text()
     from zerohop import _core
 

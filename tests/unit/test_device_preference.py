@@ -1,10 +1,7 @@
 """Which adapter an Endpoint prefers where none is named, and which rail is nearest to what memory."""
 
-from __future__ import annotations
-
 import errno
 import importlib
-from pathlib import Path
 
 import pytest
 import zerohop as zh
@@ -16,7 +13,7 @@ ALL = ",".join(f"mlx5_{number}" for number in range(8))
 
 
 @pytest.fixture
-def look(monkeypatch: pytest.MonkeyPatch) -> object:
+def look(monkeypatch):
     """Has the rails look at a machine written as a tree."""
 
     def at(machine: Machine) -> None:
@@ -26,9 +23,7 @@ def look(monkeypatch: pytest.MonkeyPatch) -> object:
     return at
 
 
-def test_adapters_nearest_to_the_first_gpu_come_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_adapters_nearest_to_the_first_gpu_come_first(tmp_path, monkeypatch):
     machine = dgx(tmp_path)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     reason = "it is the adapter nearest to cuda:0 (PIX)"
@@ -39,9 +34,7 @@ def test_adapters_nearest_to_the_first_gpu_come_first(
     assert preferred_adapters(machine.root) == (["mlx5_4"], reason)
 
 
-def test_each_rank_of_a_host_has_an_adapter_near_its_own_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_rank_of_a_host_has_an_adapter_near_its_own_gpu(tmp_path, monkeypatch):
     root = dgx(tmp_path).root
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     for launcher in ("OMPI_COMM_WORLD", "SLURM"):
@@ -64,12 +57,12 @@ def test_each_rank_of_a_host_has_an_adapter_near_its_own_gpu(
 
 
 @pytest.mark.parametrize("build", [plain, virtual, workstation])
-def test_where_there_is_no_choice_nothing_is_preferred(tmp_path: Path, build: object) -> None:
-    assert preferred_adapters(build(tmp_path).root) == ([], "")  # type: ignore[operator]
+def test_where_there_is_no_choice_nothing_is_preferred(tmp_path, build):
+    assert preferred_adapters(build(tmp_path).root) == ([], "")
 
 
-def test_rails_nearest_to_gpus_and_nodes(tmp_path: Path, look: object) -> None:
-    look(dgx(tmp_path))  # type: ignore[operator]
+def test_rails_nearest_to_gpus_and_nodes(tmp_path, look):
+    look(dgx(tmp_path))
     nearest = nearest_rails(ALL)
     assert [nearest[f"cuda:{number}"] for number in range(8)] == list(range(8))
     assert nearest["numa:0"] in range(4)
@@ -78,17 +71,17 @@ def test_rails_nearest_to_gpus_and_nodes(tmp_path: Path, look: object) -> None:
     assert nearest_rails("mlx5_6, mlx5_1")["numa:1"] == 0
 
 
-def test_one_node_is_near_everything(tmp_path: Path, look: object) -> None:
+def test_one_node_is_near_everything(tmp_path, look):
     machine = workstation(tmp_path)
     machine.rdma("mlx5_1", "0000:00 04.0 04:00.0", 0)
-    look(machine)  # type: ignore[operator]
+    look(machine)
     assert nearest_rails("mlx5_1,mlx5_0") == {"cuda:0": 0}
 
 
 @pytest.mark.parametrize(
     ("name", "what"), [("lo", "a network interface"), ("127.0.0.1", "an IPv4 address")]
 )
-def test_who_names_an_interface_is_told_of_the_software_device_there(name: str, what: str) -> None:
+def test_who_names_an_interface_is_told_of_the_software_device_there(name, what):
     with pytest.raises(zh.VerbsError, match=f"{name} is {what}: soft0@{name} is") as error:
         zh.Endpoint(name)
     assert error.value.code == errno.ENODEV

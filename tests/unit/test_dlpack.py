@@ -1,7 +1,5 @@
 """DLPack and the buffer protocol, to the letter, as consumer and as producer."""
 
-from __future__ import annotations
-
 import ctypes
 from typing import Any
 
@@ -17,7 +15,7 @@ ADDRESS = BYTES.ctypes.data
 
 
 @pytest.mark.parametrize("kind", [Producer, OldProducer])
-def test_a_legacy_capsule_is_taken_and_given_back(kind: type[Producer]) -> None:
+def test_a_legacy_capsule_is_taken_and_given_back(kind):
     producer = kind(ADDRESS, (2, 4), (8, 2), byte_offset=16)
     view = ArrayView(producer)
     assert (view.shape, view.strides, view.address) == ((2, 4), (8, 2), ADDRESS + 16)
@@ -31,12 +29,12 @@ def test_a_legacy_capsule_is_taken_and_given_back(kind: type[Producer]) -> None:
     assert producer.deleted == 1
 
 
-def test_null_strides_mean_c_order() -> None:
+def test_null_strides_mean_c_order():
     view = ArrayView(Producer(ADDRESS, (2, 3), code=2, bits=32, version=(1, 0)))
     assert (view.strides, view.dtype) == ((12, 4), "float32")
 
 
-def test_the_newest_form_is_asked_for_first() -> None:
+def test_the_newest_form_is_asked_for_first():
     producer = Producer(ADDRESS, (4,), (1,), version=(1, 9))
     view = ArrayView(producer)
     assert producer.calls == [{"max_version": (1, 3), "copy": False}]
@@ -49,20 +47,20 @@ def test_the_newest_form_is_asked_for_first() -> None:
 @pytest.mark.parametrize(
     ("flags", "why"), [(dlpack.READ_ONLY, "read-only"), (dlpack.IS_COPIED, "copy"), (3, "copy")]
 )
-def test_flags_make_the_array_read_only(flags: int, why: str) -> None:
+def test_flags_make_the_array_read_only(flags, why):
     view = ArrayView(Producer(ADDRESS, (4,), (1,), version=(1, 1), flags=flags))
     assert not view.writable
     assert why in view.why_read_only
 
 
-def test_arrays_of_jax_are_immutable_even_where_the_capsule_cannot_say_so() -> None:
+def test_arrays_of_jax_are_immutable_even_where_the_capsule_cannot_say_so():
     class Array(OldProducer):
         __module__ = "jaxlib.fake"
 
     assert ArrayView(Array(ADDRESS, (4,), (1,))).why_read_only == "JAX arrays are immutable"
 
 
-def test_a_capsule_of_another_major_version_is_only_given_back() -> None:
+def test_a_capsule_of_another_major_version_is_only_given_back():
     producer = Producer(1, (2**62,), version=(2, 0), ndim=-5)
     with pytest.raises(BufferError, match=r"2\.x"):
         ArrayView(producer)
@@ -88,9 +86,7 @@ MANY = (4,) + (1,) * 39
         ({"shape": (2,), "strides": (-(2**62),), "bits": 64}, ValueError, "address space"),
     ],
 )
-def test_wrong_tensors_are_refused_and_given_back(
-    fields: dict[str, Any], error: type[Exception], words: str
-) -> None:
+def test_wrong_tensors_are_refused_and_given_back(fields, error, words):
     usual = {"data": ADDRESS, "shape": MANY, "strides": MANY, "ndim": 1}
     producer = Producer(**(usual | fields))
     with pytest.raises(error, match=words):
@@ -98,13 +94,13 @@ def test_wrong_tensors_are_refused_and_given_back(
     assert producer.deleted == 1
 
 
-def test_memory_of_other_devices_keeps_its_device() -> None:
+def test_memory_of_other_devices_keeps_its_device():
     for device_type, name in [(dlpack.CUDA, "cuda:3"), (10, "rocm:3"), (3, "cpu"), (17, ":3")]:
         view = ArrayView(Producer(ADDRESS, (4,), (1,), device_type=device_type, device_id=3))
         assert view.device.endswith(name)
 
 
-def test_a_used_capsule_and_other_answers_are_refused() -> None:
+def test_a_used_capsule_and_other_answers_are_refused():
     class Answers:
         def __init__(self, answer: Any) -> None:
             self.answer = answer
@@ -122,7 +118,7 @@ def test_a_used_capsule_and_other_answers_are_refused() -> None:
 # DLPack and buffers, producer side.
 
 
-def test_a_capsule_has_the_version_that_the_consumer_asks_for() -> None:
+def test_a_capsule_has_the_version_that_the_consumer_asks_for():
     view = ArrayView(np.zeros((2, 3), "float32"))
     assert dlpack.name_of(view.__dlpack__()) == "dltensor"
     assert dlpack.name_of(view.__dlpack__(max_version=(0, 8))) == "dltensor"
@@ -143,12 +139,12 @@ def test_a_capsule_has_the_version_that_the_consumer_asks_for() -> None:
         ({"stream": 3}, "streams"),
     ],
 )
-def test_what_an_export_cannot_do_is_a_buffer_error(request_: dict[str, Any], words: str) -> None:
+def test_what_an_export_cannot_do_is_a_buffer_error(request_, words):
     with pytest.raises(BufferError, match=words):
         ArrayView(np.zeros(3)).__dlpack__(max_version=(1, 0), **request_)
 
 
-def test_strides_between_elements_leave_through_buffers_only() -> None:
+def test_strides_between_elements_leave_through_buffers_only():
     records = np.zeros(4, "i4,u1")
     records["f0"] = [1, 2, 3, 4]
     view = ArrayView(records["f0"])
@@ -159,7 +155,7 @@ def test_strides_between_elements_leave_through_buffers_only() -> None:
     assert np.from_dlpack(view[:1]).tolist() == [1]
 
 
-def test_empty_arrays_export_a_null_pointer() -> None:
+def test_empty_arrays_export_a_null_pointer():
     managed = dlpack.take(ArrayView(np.zeros((3, 0))).__dlpack__())
     assert managed.tensor.data is None
     dlpack.delete(managed)
@@ -167,7 +163,7 @@ def test_empty_arrays_export_a_null_pointer() -> None:
 
 
 @pytest.mark.parametrize("stream", [None, -1, 1, 2, 0x7F001234])
-def test_memory_of_a_gpu_leaves_for_any_stream(stream: int | None) -> None:
+def test_memory_of_a_gpu_leaves_for_any_stream(stream):
     producer = Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA)
     view = ArrayView(producer)
     assert view.__dlpack_device__() == (dlpack.CUDA, 0)
@@ -178,7 +174,7 @@ def test_memory_of_a_gpu_leaves_for_any_stream(stream: int | None) -> None:
 
 
 @pytest.mark.parametrize("stream", [0, -2, "1"])
-def test_what_no_stream_of_cuda_is_named_by(stream: object) -> None:
+def test_what_no_stream_of_cuda_is_named_by(stream):
     producer = Producer(ADDRESS, (4,), (1,), device_type=dlpack.CUDA)
     view = ArrayView(producer)
     with pytest.raises(BufferError, match="a CUDA stream"):
@@ -198,9 +194,7 @@ REQUESTS = {"simple": 0, "nd": 0x8, "c": 0x38, "f": 0x58, "any": 0x98, "full": 0
     ],
 )
 @pytest.mark.parametrize("transposed", [False, True])
-def test_buffers_honour_what_the_consumer_demands(
-    index: Any, accepted: set[str], transposed: bool
-) -> None:
+def test_buffers_honour_what_the_consumer_demands(index, accepted, transposed):
     """The flags are CPython's; numpy is the model for every answer."""
 
     def answers(exporter: Any, flags: int) -> bool:

@@ -1,7 +1,5 @@
 """Every check of the doctor in each of its states, on machines written as trees of files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -216,15 +214,7 @@ def number_and_name(value: object) -> str | None:
 @pytest.mark.parametrize(
     ("check", "build", "files", "answers", "state", "words"), CASES, ids=number_and_name
 )
-def test_a_check(
-    tmp_path: Path,
-    check: Check,
-    build: Callable[[Path], Machine],
-    files: dict[str, Any],
-    answers: dict[str, Any],
-    state: str,
-    words: str,
-) -> None:
+def test_a_check(tmp_path, check, build, files, answers, state, words):
     machine = build(tmp_path)
     for path, text in files.items():
         if text is GONE:
@@ -243,11 +233,11 @@ def test_a_check(
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path):
     return virtual(tmp_path)
 
 
-def test_old_cuda(machine: Machine) -> None:
+def test_old_cuda(machine):
     old = Cuda(version=11080, devices=cuda_of(machine).devices)
     finding = driver.cuda(host_of(machine, cuda=old))
     assert (finding.state, finding.evidence) == (
@@ -256,7 +246,7 @@ def test_old_cuda(machine: Machine) -> None:
     )
 
 
-def test_nvlinks_that_are_not_known(machine: Machine) -> None:
+def test_nvlinks_that_are_not_known(machine):
     host = host_of(machine)
     host.topology = replace(host.topology, notes=("NVLinks are unknown: x",))
     assert own.nvml(host).state == "warn"
@@ -271,9 +261,7 @@ def test_nvlinks_that_are_not_known(machine: Machine) -> None:
         (None, "4: RNIC", "siw"),
     ],
 )
-def test_provider_names(
-    tmp_path: Path, driver_name: str | None, node_type: str, provider: str
-) -> None:
+def test_provider_names(tmp_path, driver_name, node_type, provider):
     machine = Machine(tmp_path)
     way = None if driver_name is None else "0000:00 04.0"
     machine.rdma("dev0", way, node_type=node_type, driver=driver_name or "")
@@ -281,7 +269,7 @@ def test_provider_names(
     assert rdma.provider_of(device) == provider
 
 
-def test_iwarp_beside_roce_counts_for_nothing(tmp_path: Path) -> None:
+def test_iwarp_beside_roce_counts_for_nothing(tmp_path):
     machine = workstation(tmp_path)
     machine.rdma("irdma0", None, node_type="4: RNIC", link="Ethernet")
     assert "irdma0: iWARP, never used" in rdma.transport(host_of(machine)).evidence
@@ -289,9 +277,7 @@ def test_iwarp_beside_roce_counts_for_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("peers", "state"), [({(0, 1)}, "warn"), (set(), "fail")])
-def test_gpus_that_do_not_reach_each_other(
-    machine: Machine, peers: set[tuple[int, int]], state: str
-) -> None:
+def test_gpus_that_do_not_reach_each_other(machine, peers, state):
     cuda = replace(cuda_of(machine), peers=frozenset(peers))
     assert sharing.p2p(host_of(machine, cuda=cuda)).state == state
     if peers:
@@ -303,13 +289,13 @@ def test_gpus_that_do_not_reach_each_other(
         ]  # which is which is unknown
 
 
-def test_ipc_that_was_refused(machine: Machine) -> None:
+def test_ipc_that_was_refused(machine):
     refusal = "cuIpcOpenMemHandle_v2: CUDA_ERROR_INVALID_CONTEXT (201)"
     finding = sharing.ipc(host_of(machine, cuda=replace(cuda_of(machine), ipc=("", refusal))))
     assert (finding.state, finding.evidence) == ("fail", f"cuda:1: {refusal}")
 
 
-def test_distance_across_sockets_is_worth_a_warning(tmp_path: Path) -> None:
+def test_distance_across_sockets_is_worth_a_warning(tmp_path):
     machine = without_adapter(tmp_path)
     machine.rdma("mlx5_0", "0000:17 02.0 19:00.0", 0)
     finding = pcie.distance(host_of(machine))

@@ -1,7 +1,5 @@
 """`zerohop doctor --peer` compares both ends: what each brings, and what is used of it."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -24,7 +22,7 @@ def compared(
     return {finding.name: finding for finding in ends.compare(near, far, settings)}
 
 
-def test_equal_ends_are_fine() -> None:
+def test_equal_ends_are_fine():
     found = compared([HERE], [THERE], USED)
     assert {finding.state for finding in found.values()} == {"ok"}
     assert found["devices"].evidence == "here 1 (mlx5_0), there 1 (mlx5_4): 1 used"
@@ -35,7 +33,7 @@ def test_equal_ends_are_fine() -> None:
     )
 
 
-def test_the_smaller_mtu_is_used_and_whose_it_is_told() -> None:
+def test_the_smaller_mtu_is_used_and_whose_it_is_told():
     found = compared([HERE], [replace(THERE, mtu=1024)], {**USED, "mtu": 1024})["mtus"]
     assert (found.state, found.evidence) == ("warn", "here 4096, there 1024: 1024 used")
     assert "mlx5_4 there" in found.fix
@@ -44,14 +42,14 @@ def test_the_smaller_mtu_is_used_and_whose_it_is_told() -> None:
 
 
 @pytest.mark.parametrize("change", [{"gid_kind": "RoCE v1"}, {"link_layer": "InfiniBand"}])
-def test_gids_of_two_kinds_do_not_meet(change: dict[str, str]) -> None:
-    found = compared([HERE], [replace(THERE, **change)], {"mtu": 4096})["gid-kinds"]  # type: ignore[arg-type]
+def test_gids_of_two_kinds_do_not_meet(change):
+    found = compared([HERE], [replace(THERE, **change)], {"mtu": 4096})["gid-kinds"]
     assert found.state == "fail"
     assert "not connected" in found.evidence
     assert "roce_version=" in found.fix
 
 
-def test_what_an_end_shares_is_what_the_other_finds() -> None:
+def test_what_an_end_shares_is_what_the_other_finds():
     devices = "soft0,soft0@127.0.0.2"
     with Endpoint(devices) as here, Endpoint(devices) as there:
         ends.share(there)
@@ -63,7 +61,7 @@ def test_what_an_end_shares_is_what_the_other_finds() -> None:
     assert found["mtus"].evidence == "; ".join(["here 4096, there 4096: 4096 used"] * 2)
 
 
-def test_an_end_that_tells_nothing() -> None:
+def test_an_end_that_tells_nothing():
     with Endpoint("soft0") as here, Endpoint("soft0") as there:
         [finding] = ends.examine_ends(here, here.connect(there.address))
     assert (finding.name, finding.state) == ("ends", "absent")
@@ -74,7 +72,7 @@ def test_an_end_that_tells_nothing() -> None:
     "told",
     [b"{", b"[]", b"{}", b'{"devices": 3}', json.dumps({"devices": [{}]}).encode(), bytes(1 << 17)],
 )
-def test_an_end_that_tells_something_else(told: bytes) -> None:
+def test_an_end_that_tells_something_else(told):
     with Endpoint("soft0") as here, Endpoint("soft0") as there:
         there.share(ends.FACTS, there.register(np.frombuffer(told, "uint8")))
         [finding] = ends.examine_ends(here, here.connect(there.address))
@@ -82,7 +80,7 @@ def test_an_end_that_tells_something_else(told: bytes) -> None:
     assert finding.evidence.startswith("the other end shares ")
 
 
-def test_a_peer_that_is_gone_is_said_to_be() -> None:
+def test_a_peer_that_is_gone_is_said_to_be():
     with Endpoint("soft0", timeout=5) as here:
         with Endpoint("soft0") as there:
             peer = here.connect(there.address)

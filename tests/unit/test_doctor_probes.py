@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,7 +39,7 @@ class FakeDriver:
 
 
 @pytest.fixture
-def driver(monkeypatch: pytest.MonkeyPatch) -> type[FakeDriver]:
+def driver(monkeypatch):
     class Fresh(FakeDriver):
         refused: dict[str, int] = {}  # noqa: RUF012
 
@@ -50,7 +49,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> type[FakeDriver]:
     return Fresh
 
 
-def test_cuda_probe(driver: type[FakeDriver]) -> None:
+def test_cuda_probe(driver):
     answer = json.loads(json.dumps(cuda_probe.probe()))
     assert answer["version"] == 13000
     assert answer["peers"] == [[1, 0]]
@@ -64,7 +63,7 @@ def test_cuda_probe(driver: type[FakeDriver]) -> None:
     assert set(first["attributes"]) == set(cuda_probe.ATTRIBUTES)
 
 
-def test_cuda_that_does_not_start(driver: type[FakeDriver]) -> None:
+def test_cuda_that_does_not_start(driver):
     driver.refused["cuInit"] = 802
     answer = cuda_probe.probe()
     assert (answer["reason"], answer["code"]) == ("cuInit: CUDA_ERROR (802)", 802)
@@ -78,9 +77,7 @@ def test_cuda_that_does_not_start(driver: type[FakeDriver]) -> None:
         ("raise SystemExit(3)", "the other process ended with exit 3"),
     ],
 )
-def test_the_other_process_answers_or_ends(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: str, answer: str
-) -> None:
+def test_the_other_process_answers_or_ends(monkeypatch, tmp_path, code, answer):
     script = tmp_path / "probe.py"
     script.write_text(code)
     monkeypatch.setattr(cuda_probe, "__file__", str(script))
@@ -88,7 +85,7 @@ def test_the_other_process_answers_or_ends(
     assert cuda_probe.ask_another({}) == {}
 
 
-def test_the_other_process_compares_what_it_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_other_process_compares_what_it_reads(monkeypatch):
     class Reading(FakeDriver):
         def call(self, function: str, *arguments: Any) -> None:
             super().call(function, *arguments)
@@ -103,9 +100,7 @@ def test_the_other_process_compares_what_it_reads(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("script", ["cuda_probe.py", "verbs_probe.py"])
-def test_probes_without_their_library(
-    script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_probes_without_their_library(script, tmp_path, monkeypatch):
     for library in ("libcuda.so.1", "libibverbs.so.1"):
         (tmp_path / library).write_bytes(b"")  # found first, and no library
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
@@ -123,9 +118,7 @@ def test_probes_without_their_library(
         ("import threading; threading.Event().wait()", 1.0, "did not answer within 1 s"),
     ],
 )
-def test_probe_that_dies_or_hangs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str, bound: float, reason: str
-) -> None:
+def test_probe_that_dies_or_hangs(tmp_path, monkeypatch, code, bound, reason):
     (tmp_path / "cuda_probe.py").write_text(code)
     monkeypatch.setattr(facts, "__file__", str(tmp_path / "facts.py"))
     monkeypatch.setattr(facts, "PROBE_TIMEOUT_S", bound)
@@ -136,9 +129,7 @@ def test_probe_that_dies_or_hangs(
     ("supported", "code", "answer"),
     [(True, 0, "/devices/pci0000:00"), (True, 19, ""), (False, 0, None)],
 )
-def test_data_direct(
-    monkeypatch: pytest.MonkeyPatch, supported: bool, code: int, answer: str | None
-) -> None:
+def test_data_direct(monkeypatch, supported, code, answer):
     def find(context: int, path: Any, nbytes: int) -> int:
         assert nbytes == len(path)
         path.value = b"/devices/pci0000:00"
@@ -162,9 +153,7 @@ def test_data_direct(
         (None, None),
     ],
 )
-def test_torch_cuda_without_importing_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str | None, version: str | None
-) -> None:
+def test_torch_cuda_without_importing_it(tmp_path, monkeypatch, text, version):
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch/__init__.py").write_text("raise SystemExit('imported')")
     if text is not None:

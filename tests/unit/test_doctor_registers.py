@@ -1,10 +1,7 @@
 """The doctor on GPUDirect RDMA: windows onto GPUs, and registers of PCIe."""
 
-from __future__ import annotations
-
 import struct
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from doctor_host import cuda_of, host_of
@@ -15,13 +12,13 @@ from zerohop.doctor.pcie import device_control
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path):
     return virtual(tmp_path)
 
 
 @pytest.mark.parametrize("wide_registers", [False, True])
 @pytest.mark.parametrize(("window", "state"), [(256 << 30, "ok"), (256 << 20, "warn")])
-def test_bar1(machine: Machine, window: int, state: str, wide_registers: bool) -> None:
+def test_bar1(machine, window, state, wide_registers):
     """The window is the second one, wherever a 64-bit BAR0 pushes it (an H200's is at line 2)."""
     windows = [(1 << 24, 16 << 20), *[(0, 0)] * wide_registers, (1 << 44, window), (0, 0)]
     lines = [
@@ -36,7 +33,7 @@ def test_bar1(machine: Machine, window: int, state: str, wide_registers: bool) -
 
 
 @pytest.mark.parametrize(("used", "state"), [(10 << 30, "ok"), (250 << 30, "warn")])
-def test_use_of_bar1(machine: Machine, used: int, state: str) -> None:
+def test_use_of_bar1(machine, used, state):
     """Without /sys, as in some containers, NVML tells the size too."""
     cuda = cuda_of(machine)
     devices = tuple(replace(d, bar1_nbytes=256 << 30, bar1_used=used) for d in cuda.devices)
@@ -69,9 +66,7 @@ def express(control: int) -> bytes:
         (None, 0, "ok", "accepted by the adapter, PCIe control readable by root only"),
     ],
 )
-def test_relaxed_ordering(
-    machine: Machine, control: int | None, errno: int | None, state: str, words: str
-) -> None:
+def test_relaxed_ordering(machine, control, errno, state, words):
     if control is not None:
         set_config(machine, "0000:00:08.0", express(control))
     verbs = Verbs(devices=(VerbsDevice("mlx5_0", relaxed_errno=errno),))
@@ -81,7 +76,7 @@ def test_relaxed_ordering(
     assert ("setpci -s 0000:00:08.0" in finding.fix) == (control == 0)
 
 
-def test_control_of_what_is_no_pcie_device_is_unknown(machine: Machine) -> None:
+def test_control_of_what_is_no_pcie_device_is_unknown(machine):
     endless = bytearray(express(0x10))
     endless[0x60:0x62] = bytes((0x05, 0x40))
     for content in (bytes(64), bytes(256), express(0x10)[:64], bytes(endless)):
@@ -92,7 +87,7 @@ def test_control_of_what_is_no_pcie_device_is_unknown(machine: Machine) -> None:
 @pytest.mark.parametrize(
     ("kind", "state"), [("identity", "ok"), ("DMA-FQ", "warn"), (None, "warn")]
 )
-def test_iommu(machine: Machine, kind: str | None, state: str) -> None:
+def test_iommu(machine, kind, state):
     group = "sys/kernel/iommu_groups/1"
     (machine.root / group).mkdir(parents=True)
     if kind is not None:
@@ -127,7 +122,7 @@ ACS = {
 
 
 @pytest.mark.parametrize("name", ACS)
-def test_acs(tmp_path: Path, name: str) -> None:
+def test_acs(tmp_path, name):
     content, state = ACS[name]
     machine = dgx(tmp_path)
     ports = [f"0000:{bus}9:{slot}.0" for bus in "139b" for slot in ("00", "01", "10", "11")]

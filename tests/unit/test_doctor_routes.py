@@ -1,8 +1,6 @@
 """Which routes the doctor holds possible on a machine, and what it names when one is not."""
 
 import json
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
@@ -48,9 +46,7 @@ def possible(host: Host) -> list[str]:
         (plain, ["host", "p2p"]),
     ],
 )
-def test_routes_of_sound_machines(
-    tmp_path: Path, build: Callable[[Path], Machine], routes: list[str]
-) -> None:
+def test_routes_of_sound_machines(tmp_path, build, routes):
     host = host_of(ready(build(tmp_path)))
     assert possible(host) == routes
     assert [f for f in examine(host) if f.state == "fail"] == []
@@ -63,9 +59,7 @@ def test_routes_of_sound_machines(
         ("mlx5_0", ["host", "p2p", "gpudirect", "staged"], "over mlx5_0"),
     ],
 )
-def test_a_chosen_device_is_the_only_one_that_counts(
-    tmp_path: Path, device: str, routes: list[str], host: str
-) -> None:
+def test_a_chosen_device_is_the_only_one_that_counts(tmp_path, device, routes, host):
     known = {v.route: v for v in judge(examine(host_of(ready(dgx(tmp_path)))), device)}
     assert [route for route, verdict in known.items() if verdict.possible] == routes
     assert known["host"].reason == host
@@ -74,7 +68,7 @@ def test_a_chosen_device_is_the_only_one_that_counts(
         assert known["gpudirect"].reason == "soft0 is software and copies GPU memory: use staged"
 
 
-def test_reasons_say_what_lacks(tmp_path: Path) -> None:
+def test_reasons_say_what_lacks(tmp_path):
     known = verdicts(host_of(ready(plain(tmp_path))))
     assert known["host"].reason == "over soft0"
     assert known["staged"].reason == "cuda: no NVIDIA GPU"
@@ -90,7 +84,7 @@ def test_reasons_say_what_lacks(tmp_path: Path) -> None:
         lambda machine: machine.write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN"),
     ],
 )
-def test_adapter_that_cannot_be_used(tmp_path: Path, spoil: Callable[[Machine], None]) -> None:
+def test_adapter_that_cannot_be_used(tmp_path, spoil):
     machine = ready(virtual(tmp_path))
     spoil(machine)
     host = host_of(machine)
@@ -98,7 +92,7 @@ def test_adapter_that_cannot_be_used(tmp_path: Path, spoil: Callable[[Machine], 
     assert verdicts(host)["host"].reason == "over soft0"
 
 
-def test_iwarp_serves_no_route(tmp_path: Path) -> None:
+def test_iwarp_serves_no_route(tmp_path):
     machine = plain(tmp_path)
     machine.rdma("irdma0", "0000:00 05.0", node_type="4: RNIC", link="Ethernet", driver="ice")
     host = host_of(ready(machine))
@@ -107,7 +101,7 @@ def test_iwarp_serves_no_route(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("lack", ["gpu", "adapter", "kernel"])
-def test_registration_by_dma_buf_or_peermem(tmp_path: Path, lack: str) -> None:
+def test_registration_by_dma_buf_or_peermem(tmp_path, lack):
     machine = ready(virtual(tmp_path))
     cuda, verbs = cuda_of(machine), verbs_of(machine)
     if lack == "gpu":
@@ -126,7 +120,7 @@ def test_registration_by_dma_buf_or_peermem(tmp_path: Path, lack: str) -> None:
     assert loaded.reason == "GPU memory registered through nvidia-peermem"
 
 
-def test_p2p_that_the_environment_turns_off_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p2p_that_the_environment_turns_off_is_told(monkeypatch):
     monkeypatch.setenv("ZEROHOP_P2P", "0")
     done = CliRunner().invoke(main, ["doctor", "--json", "--want", "p2p", "--verbs", "soft0"])
     value = json.loads(done.output)

@@ -1,7 +1,5 @@
 """Counters over HTTP: only where they are asked for, and whatever clients do."""
 
-from __future__ import annotations
-
 import os
 import socket
 import stat
@@ -11,21 +9,20 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import zerohop as zh
 from support.forking import forking
-from support.program import run_program
+from support.program import run_python
 from zerohop.observe import exposure
 from zerohop.observe.exposure import LOCAL, Place, place_of
 from zerohop.observe.runtime_folder import folders, own_folder
 
 
 @pytest.fixture(autouse=True)
-def runtime(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def runtime(monkeypatch):
     """A folder of its own for sockets, whose paths have to be short."""
     with tempfile.TemporaryDirectory(prefix="zh") as path:
         monkeypatch.setenv("XDG_RUNTIME_DIR", path)
@@ -39,6 +36,14 @@ def get(url: str | None) -> str:
     with urllib.request.urlopen(url, timeout=20) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return answer.read().decode()
+
+
+def port_of(ep: zh.Endpoint) -> int:
+    return int(str(ep.metrics_url).split(":")[2].split("/")[0])
+
+
+def connected(ep: zh.Endpoint) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port_of(ep)), 20)
 
 
 def is_shut(client: socket.socket) -> bool:
@@ -57,14 +62,14 @@ def servers() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "zerohop-metrics"]
 
 
-def test_nothing_is_served_unless_it_is_asked_for(runtime: Path) -> None:
+def test_nothing_is_served_unless_it_is_asked_for(runtime):
     with zh.Endpoint("soft0") as ep:
         assert ep.metrics_url is None
         assert sockets(runtime) == []
         assert servers() == []
 
 
-def test_a_port_tells_of_the_endpoints_that_asked_and_ends_with_them(runtime: Path) -> None:
+def test_a_port_tells_of_the_endpoints_that_asked_and_ends_with_them(runtime):
     with zh.Endpoint("soft0", name="first", metrics=0) as first:
         url = first.metrics_url
         assert str(url).startswith("http://127.0.0.1:")
@@ -82,7 +87,7 @@ def test_a_port_tells_of_the_endpoints_that_asked_and_ends_with_them(runtime: Pa
         get(url)
 
 
-def test_the_environment_asks_as_well(monkeypatch: pytest.MonkeyPatch, runtime: Path) -> None:
+def test_the_environment_asks_as_well(monkeypatch, runtime):
     monkeypatch.setenv("ZEROHOP_METRICS", "local")
     with zh.Endpoint("soft0") as ep:
         assert ep.metrics_url is None
@@ -106,23 +111,23 @@ def test_the_environment_asks_as_well(monkeypatch: pytest.MonkeyPatch, runtime: 
         ("[::1]:9400", Place("::1", range(9400, 9401))),
     ],
 )
-def test_places(value: object, place: Place | None) -> None:
+def test_places(value, place):
     assert place_of(value) == place
 
 
 @pytest.mark.parametrize("value", ["here", "-1", "65536", "9-8", "host:9400", "1:2:3", ":", "1-"])
-def test_no_places(value: str) -> None:
+def test_no_places(value):
     with pytest.raises(ValueError, match="metrics must be"):
         place_of(value)
 
 
 @pytest.mark.parametrize("value", [True, 1.5, b"local"])
-def test_no_types_of_places(value: object) -> None:
+def test_no_types_of_places(value):
     with pytest.raises(TypeError, match="metrics must be"):
         place_of(value)
 
 
-def test_a_port_that_is_taken() -> None:
+def test_a_port_that_is_taken():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(
@@ -136,11 +141,10 @@ def test_a_port_that_is_taken() -> None:
             get(ep.metrics_url)
 
 
-def test_slow_clients_hold_nobody_up_and_are_put_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_clients_hold_nobody_up_and_are_put_out(monkeypatch):
     monkeypatch.setattr(exposure, "_CLIENT_S", 0.5)
     with zh.Endpoint("soft0", metrics=0) as ep:
-        port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
-        slow = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(4)]
+        slow = [connected(ep) for _ in range(4)]
         begin = time.monotonic()
         for each in slow:
             each.sendall(b"GET /metrics HTTP/1.0\r\nX: ")
@@ -152,10 +156,9 @@ def test_slow_clients_hold_nobody_up_and_are_put_out(monkeypatch: pytest.MonkeyP
         assert "zerohop_peers" in get(ep.metrics_url)
 
 
-def test_idle_clients_lock_nobody_out() -> None:
+def test_idle_clients_lock_nobody_out():
     with zh.Endpoint("soft0", metrics=0) as ep:
-        port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
-        clients = [socket.create_connection(("127.0.0.1", port), 20) for _ in range(9)]
+        clients = [connected(ep) for _ in range(9)]
         assert is_shut(clients[0])
         assert "zerohop_peers" in get(ep.metrics_url)
         assert is_shut(clients[1])
@@ -172,7 +175,7 @@ class Named:
         self.id = f"{number}"
 
 
-def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch):
     monkeypatch.setattr(exposure, "prometheus", lambda *endpoints: f"{len(endpoints)}")
     interval = sys.getswitchinterval()
     staying: list[Any] = [Named(-number) for number in range(1, 301)]
@@ -201,10 +204,9 @@ def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch: pytest.Monk
     assert LOCAL not in exposure._servers
 
 
-def test_close_waits_for_no_client() -> None:
+def test_close_waits_for_no_client():
     ep = zh.Endpoint("soft0", metrics=0)
-    port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
-    with socket.create_connection(("127.0.0.1", port), 20) as client:
+    with connected(ep) as client:
         client.sendall(b"GET")
         begin = time.monotonic()
         ep.close()
@@ -212,7 +214,7 @@ def test_close_waits_for_no_client() -> None:
         assert is_shut(client)
 
 
-def test_an_endpoint_that_is_forgotten_is_served_no_longer() -> None:
+def test_an_endpoint_that_is_forgotten_is_served_no_longer():
     ep = zh.Endpoint("soft0", metrics=0)
     url = ep.metrics_url
     del ep
@@ -221,9 +223,9 @@ def test_an_endpoint_that_is_forgotten_is_served_no_longer() -> None:
         get(url)
 
 
-def test_a_child_of_fork_holds_no_port() -> None:
+def test_a_child_of_fork_holds_no_port():
     with zh.Endpoint("soft0", metrics=0) as ep:
-        port = int(str(ep.metrics_url).split(":")[2].split("/")[0])
+        port = port_of(ep)
         ours, theirs = os.pipe()
         with forking():
             child = os.fork()
@@ -248,15 +250,15 @@ def inodes(port: int) -> set[str]:
     return {f"socket:[{row[9]}]" for row in rows if row[1] == here and row[3] == "0A"}
 
 
-def test_the_end_of_a_process_takes_the_socket_away(runtime: Path) -> None:
+def test_the_end_of_a_process_takes_the_socket_away(runtime):
     code = "import zerohop as zh; ep = zh.Endpoint('soft0', metrics=0); print(ep.metrics_url)"
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.stdout.startswith("http://127.0.0.1:")
     assert (done.returncode, done.stderr) == (0, "")
     assert sockets(runtime) == []
 
 
-def test_a_folder_that_is_open_to_others_is_not_taken(runtime: Path) -> None:
+def test_a_folder_that_is_open_to_others_is_not_taken(runtime):
     mine = own_folder()
     assert mine == runtime / "zerohop"
     mine.chmod(0o755)

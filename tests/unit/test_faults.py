@@ -1,9 +1,5 @@
 """zh.Faults as a value: its words, from keywords, text and the environment."""
 
-from __future__ import annotations
-
-import dataclasses
-import inspect
 import logging
 import re
 from contextlib import suppress
@@ -11,12 +7,9 @@ from contextlib import suppress
 import pytest
 import zerohop as zh
 from support.link import until
-from support.pages import text
-
-WORDS = [field.name for field in dataclasses.fields(zh.Faults)]
 
 
-def test_keywords_and_text_say_the_same() -> None:
+def test_keywords_and_text_say_the_same():
     faults = zh.Faults(seed=7, drop=0.01, delay=0.002, fail=3, fail_status=12)
     assert faults == zh.Faults.parse("seed=7, drop=0.01, delay=2ms, fail=3, fail_status=12")
     assert faults.fail_status == "RETRY_EXC_ERR"
@@ -38,7 +31,7 @@ def test_keywords_and_text_say_the_same() -> None:
         ("seed=1,,drop=1", "there is no ''"),
     ],
 )
-def test_wrong_words_are_named(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wrong_words_are_named(text, message, monkeypatch):
     with pytest.raises(ValueError, match=message):
         zh.Faults.parse(text)
     with pytest.raises(ValueError, match=message):
@@ -48,9 +41,7 @@ def test_wrong_words_are_named(text: str, message: str, monkeypatch: pytest.Monk
         zh.Endpoint("soft0")
 
 
-def test_the_environment_gives_them_where_the_call_does_not(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_environment_gives_them_where_the_call_does_not(monkeypatch):
     monkeypatch.setenv("ZEROHOP_FAULTS", "seed=7,duplicate=1")
     with zh.Endpoint("soft0") as ep, zh.Endpoint("soft0", faults="seed=8") as other:
         assert ep.faults == zh.Faults(seed=7, duplicate=1)
@@ -61,9 +52,9 @@ def test_the_environment_gives_them_where_the_call_does_not(
         assert ep.stats()["faults"] == {}
 
 
-def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_p2p_is_off_unless_it_is_asked_for(monkeypatch):
     def route(**keywords: object) -> zh.Route:
-        with zh.Endpoint("soft0", **keywords) as a, zh.Endpoint("soft0") as b:  # type: ignore[arg-type]
+        with zh.Endpoint("soft0", **keywords) as a, zh.Endpoint("soft0") as b:
             here, there = a.empty(8), b.empty(8)
             return a.connect(b.address).route(here, there.remote)
 
@@ -76,14 +67,6 @@ def test_p2p_is_off_unless_it_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     assert route(faults="seed=1,slow=1us").kind == "p2p"
 
 
-def test_each_word_is_explained() -> None:
-    assert zh.Faults.__doc__ is not None
-    table = text("docs/faults.md")
-    for word in WORDS:
-        assert f"\n        {word}: " in inspect.getdoc(zh.Faults).replace("\n    ", "\n        ")
-        assert f"`{word}`" in table or f"{word}=" in table
-
-
 def until_logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
     """The first sentence with that word; they come by a thread."""
     return until(
@@ -92,7 +75,7 @@ def until_logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
     )
 
 
-def test_what_happens_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_what_happens_is_counted_and_told(caplog):
     caplog.set_level(logging.DEBUG, "zerohop.faults")
     with zh.Endpoint("soft0", faults="duplicate=1") as a, zh.Endpoint("soft0", p2p=0) as b:
         peer, counter = a.connect(b.address), b.empty(1, "int64")
@@ -106,7 +89,7 @@ def test_what_happens_is_counted_and_told(caplog: pytest.LogCaptureFixture) -> N
     )
 
 
-def test_the_same_calls_meet_the_same_faults() -> None:
+def test_the_same_calls_meet_the_same_faults():
     def lost(seed: int) -> int:
         faults = zh.Faults(seed=seed, drop=0.3)
         with zh.Endpoint("soft0", faults=faults, ack_timeout=8) as a, zh.Endpoint("soft0") as b:
@@ -120,7 +103,7 @@ def test_the_same_calls_meet_the_same_faults() -> None:
     assert len({lost(seed) for seed in range(1, 5)}) > 1
 
 
-def test_the_failure_that_was_asked_for_is_the_one_that_comes() -> None:
+def test_the_failure_that_was_asked_for_is_the_one_that_comes():
     with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
         peer, there = a.connect(b.address), b.empty(100)
         near = a.empty(100)
@@ -134,7 +117,7 @@ def test_the_failure_that_was_asked_for_is_the_one_that_comes() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:.*DEVICE_FATAL:RuntimeWarning")
-def test_a_device_can_be_unplugged() -> None:
+def test_a_device_can_be_unplugged():
     with zh.Endpoint("soft0", p2p=0) as a, zh.Endpoint("soft0") as b:
         peer, there = a.connect(b.address), b.empty(100)
         near = a.empty(100)
@@ -149,7 +132,7 @@ def test_a_device_can_be_unplugged() -> None:
             a.connect(b.address)
 
 
-def test_refusals_of_a_device_with_limits_are_counted() -> None:
+def test_refusals_of_a_device_with_limits_are_counted():
     with zh.Endpoint("soft0", faults="max_mr=1") as ep:
         kept = ep.empty(8)
         with pytest.raises(zh.Error, match="max_mr 1"):

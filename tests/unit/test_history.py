@@ -1,7 +1,5 @@
 """What ranks have called, as others read it: the first difference is named, and nothing else is taken for one."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import numpy as np

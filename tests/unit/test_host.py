@@ -27,5 +27,5 @@ def fake_root(root: Path, limit: str | None, used: int = 0) -> Path:
         ("999999999", 0, 4096000),
     ],
 )
-def test_available_memory(tmp_path: Path, limit: str | None, used: int, free: int) -> None:
+def test_available_memory(tmp_path, limit, used, free):
     assert available_memory(fake_root(tmp_path, limit, used)) == free

@@ -1,15 +1,12 @@
 """Text and files from outside, damaged at random: settings, entries of a store, recordings. What is wrong is refused
 by the error that is promised."""
 
-from __future__ import annotations
-
 import json
 import os
 import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
 import zerohop as zh
@@ -92,7 +89,7 @@ TEXTS: dict[str, tuple[Callable[[bytes], None], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("name", TEXTS)
-def test_damaged_text_is_refused_in_words(name: str) -> None:
+def test_damaged_text_is_refused_in_words(name):
     check, seeds = TEXTS[name]
     refused = 0
     for value in damaged(seeds):
@@ -115,12 +112,12 @@ def test_damaged_text_is_refused_in_words(name: str) -> None:
     ],
     ids=["size", "pid", "truth", "left", "list", "deep"],
 )
-def test_an_entry_of_other_types_is_none(head: bytes) -> None:
+def test_an_entry_of_other_types_is_none(head):
     with pytest.raises(zh.ProtocolError, match="same version on all ranks"):
         Entry.from_bytes(head + b"\naddress")
 
 
-def test_a_damaged_entry_in_a_store_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_damaged_entry_in_a_store_is_refused_in_words(tmp_path):
     store = Directory(tmp_path / "job")
     looking = Addresses(store, "world", 0, 2)
     for value in (DEEP, b"\xff" * 1000, b'{"size":{}}\n', b"{}\n"):
@@ -129,7 +126,7 @@ def test_a_damaged_entry_in_a_store_is_refused_in_words(tmp_path: Path) -> None:
             looking.wait(1, time.monotonic() + 5)
 
 
-def test_a_pipe_in_the_place_of_an_entry_has_nobody_wait(tmp_path: Path) -> None:
+def test_a_pipe_in_the_place_of_an_entry_has_nobody_wait(tmp_path):
     store = Directory(tmp_path / "job")
     os.mkfifo(tmp_path / "job" / "key")
     with pytest.raises(PermissionError, match="is not a file"):
@@ -142,7 +139,7 @@ def trace(pid: int = 7) -> bytes:
     return json.dumps({"displayTimeUnit": "ns", "otherData": about, "traceEvents": rows}).encode()
 
 
-def test_damaged_recordings_are_refused_in_words() -> None:
+def test_damaged_recordings_are_refused_in_words():
     good = json.loads(trace(8))
     for value in damaged([trace(), trace(1 << 22)]):
         try:
@@ -153,7 +150,7 @@ def test_damaged_recordings_are_refused_in_words() -> None:
 
 
 @pytest.mark.parametrize("value", [DEEP, b"", b"\xff\xfe", b"{}", trace() + b"}"])
-def test_merge_says_what_is_wrong(tmp_path: Path, value: bytes) -> None:
+def test_merge_says_what_is_wrong(tmp_path, value):
     bad, out = tmp_path / "bad.json", tmp_path / "out.json"
     bad.write_bytes(value)
     result = CliRunner().invoke(main, ["merge", str(bad), "-o", str(out)])
@@ -162,7 +159,7 @@ def test_merge_says_what_is_wrong(tmp_path: Path, value: bytes) -> None:
     assert not out.exists()
 
 
-def test_a_damaged_local_rank_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_local_rank_is_refused_in_words(monkeypatch):
     for value in damaged([b"0", b"3"]):
         text = variables(value)[:100_000]  # the kernel takes no more
         monkeypatch.setenv("ZEROHOP_LOCAL_RANK", text)

@@ -1,7 +1,5 @@
 """What the calls that programs make most often cost, with a tenth to spare: who makes one dearer says so here."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
@@ -19,7 +17,7 @@ MOST = {
 
 
 @pytest.fixture(scope="module")
-def counted() -> dict[str, int]:
+def counted():
     needs(commands=("valgrind", "cc"))
     if sys.version_info[:2] != (3, 11):
         pytest.skip("the figures are of CPython 3.11")
@@ -27,5 +25,5 @@ def counted() -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", MOST)
-def test_a_call_costs_no_more(counted: dict[str, int], name: str) -> None:
+def test_a_call_costs_no_more(counted, name):
     assert counted[name] <= MOST[name]

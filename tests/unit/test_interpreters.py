@@ -1,11 +1,9 @@
 """Other interpreters than the main one, and builds without the GIL: refused, or served, in plain words."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest
-from support.program import run_program
+from support.program import run_python
 
 # CPython names its module for them differently by version.
 PRELUDE = """
@@ -40,10 +38,10 @@ def how_to_create(isolated: bool) -> str:
 
 @pytest.mark.parametrize("order", [BEFORE, AFTER], ids=["before", "after"])
 @pytest.mark.parametrize("isolated", [True, False])
-def test_a_subinterpreter_is_refused_and_the_main_one_works(order: str, isolated: bool) -> None:
+def test_a_subinterpreter_is_refused_and_the_main_one_works(order, isolated):
     run = "exec" if sys.version_info >= (3, 13) else "run_string"
     prelude = PRELUDE.format(isolated=how_to_create(isolated), run=run)
-    done = run_program(prelude + order + WORKS)
+    done = run_python("-c", prelude + order + WORKS)
     assert done.returncode == 0, done.stderr
     said, _, rest = done.stdout.rpartition("\n8\n")
     assert "cannot be imported in a subinterpreter" in said

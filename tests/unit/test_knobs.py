@@ -1,7 +1,5 @@
 """The knobs of an Endpoint: keyword before variable before default, and what is in effect."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -11,7 +9,7 @@ from zerohop import _core
 from zerohop._endpoint.knobs import KNOBS, VARIABLES, Knobs, chosen, misspelt
 
 
-def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring() -> None:
+def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring():
     assert {knob.name for knob in KNOBS} == set(Knobs.__annotations__)
     assert zh.Endpoint.__doc__ is not None
     for knob in KNOBS:
@@ -20,7 +18,7 @@ def test_each_knob_has_a_keyword_a_default_in_range_and_a_line_in_the_docstring(
         assert f"``${knob.variable}``, else {knob.default}" in zh.Endpoint.__doc__
 
 
-def test_the_variables_are_those_that_the_docstring_tells_of() -> None:
+def test_the_variables_are_those_that_the_docstring_tells_of():
     assert zh.Endpoint.__doc__ is not None
     assert set(re.findall(r"\$(ZEROHOP_\w+)", zh.Endpoint.__doc__)) == set(VARIABLES)
 
@@ -35,13 +33,13 @@ def test_the_variables_are_those_that_the_docstring_tells_of() -> None:
         ("ZEROHOP_XYZZY", ""),
     ],
 )
-def test_a_misspelt_variable_is_found_with_the_setting_that_was_meant(name: str, near: str) -> None:
+def test_a_misspelt_variable_is_found_with_the_setting_that_was_meant(name, near):
     others = {"ZEROHOP_DEVICE": "soft0", "ZEROHOP_TEST_GPUS": "", "PATH": "/bin"}
     assert misspelt({name: "1", **others}) == {name: near}
     assert misspelt(others) == {}
 
 
-def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> None:
+def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default():
     environment = {
         "ZEROHOP_MTU": "1024",
         "ZEROHOP_TRAFFIC_CLASS": "0x6a",
@@ -72,14 +70,12 @@ def test_a_keyword_wins_over_a_variable_and_a_variable_over_the_default() -> Non
         ({}, {"ZEROHOP_SERVICE_LEVEL": "16"}, ValueError, "ZEROHOP_SERVICE_LEVEL .environment."),
     ],
 )
-def test_a_wrong_value_is_refused_with_what_is_allowed(
-    given: dict[str, object], environment: dict[str, str], error: type[Exception], message: str
-) -> None:
+def test_a_wrong_value_is_refused_with_what_is_allowed(given, environment, error, message):
     with pytest.raises(error, match=message):
         chosen(given, environment)
 
 
-def test_the_route_shows_what_is_in_effect(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_route_shows_what_is_in_effect(monkeypatch):
     monkeypatch.setenv("ZEROHOP_TRAFFIC_CLASS", "96")
     with (
         zh.Endpoint("soft0", mtu=1024, rd_atomic=4, send_depth=64, retry_count=5) as a,
@@ -112,7 +108,7 @@ def settings_of(**keywords: Any) -> dict[str, int | float | str]:
         return a.connect(b.address).route(a.empty(8), b.empty(8).remote).settings
 
 
-def test_the_route_shows_every_knob_and_keyword() -> None:
+def test_the_route_shows_every_knob_and_keyword():
     wanted = {"device", "timeout", "spin", "host", "registration"}
     for knob in KNOBS:
         wanted |= ALIASES.get(knob.name, {knob.name})
@@ -122,7 +118,7 @@ def test_the_route_shows_every_knob_and_keyword() -> None:
         assert alias in zh.Route.settings.__doc__
 
 
-def test_spin_and_host_come_from_keyword_before_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_spin_and_host_come_from_keyword_before_variable(monkeypatch):
     monkeypatch.setenv("ZEROHOP_SPIN", "0.25")
     monkeypatch.setenv("ZEROHOP_HOST", "127.0.0.2")
     settings = settings_of()
@@ -141,14 +137,12 @@ def test_spin_and_host_come_from_keyword_before_variable(monkeypatch: pytest.Mon
         ({"host": "nowhere"}, ValueError, "not 'nowhere'"),
     ],
 )
-def test_a_wrong_spin_or_host_is_refused(
-    keywords: dict[str, Any], error: type[Exception], message: str
-) -> None:
+def test_a_wrong_spin_or_host_is_refused(keywords, error, message):
     with pytest.raises(error, match=re.escape(message)):
         zh.Endpoint("soft0", **keywords)
 
 
-def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so() -> None:
+def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so():
     with pytest.raises(zh.VerbsError, match="soft0 has no port 2: ports are 1 to 1"):
         zh.Endpoint("soft0", port_num=2)
     with pytest.raises(zh.VerbsError, match="soft0 port 1 has no GID at gid_index 3"):
@@ -157,7 +151,7 @@ def test_an_endpoint_that_cannot_have_its_port_or_gid_says_so() -> None:
         zh.Endpoint("soft0", roce_version=1)
 
 
-def test_the_core_and_the_keywords_have_the_same_defaults() -> None:
+def test_the_core_and_the_keywords_have_the_same_defaults():
     defaults = {knob.name: knob.default for knob in KNOBS}
     assert defaults["staging_chunk"] == _core.DEFAULT_STAGING_CHUNK == 512 << 10
     assert defaults["registration_cache_entries"] == _core.DEFAULT_CACHE_ENTRIES == 1024
@@ -167,7 +161,7 @@ def test_the_core_and_the_keywords_have_the_same_defaults() -> None:
     assert defaults["p2p"] == _core.DEFAULT_P2P == 1
 
 
-def test_registration_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_registration_comes_from_the_environment(monkeypatch):
     assert settings_of()["registration"] == "auto"
     monkeypatch.setenv("ZEROHOP_REGISTRATION", "peermem")
     assert settings_of()["registration"] == "peermem"

@@ -64,12 +64,12 @@ def pause(link: Link) -> None:
     signal.pause()
 
 
-def test_exchange_gathers_in_rank_order() -> None:
+def test_exchange_gathers_in_rank_order():
     with Ranks(gather_twice, 3, "r") as ranks:
         assert ranks.results() == [["r0+r1+r2"] * 3] * 3
 
 
-def test_each_rank_answers_each_order() -> None:
+def test_each_rank_answers_each_order():
     with Ranks(answer_orders, 2) as ranks:
         assert ranks.ask("a") == [(0, "a"), (1, "a")]
         assert ranks.ask("b") == [(0, "b"), (1, "b")]
@@ -86,13 +86,13 @@ def test_each_rank_answers_each_order() -> None:
         (leave_at, "rank 1 exited with status 7"),
     ],
 )
-def test_a_failing_rank_ends_the_job_with_its_reason(work, reason: str) -> None:
+def test_a_failing_rank_ends_the_job_with_its_reason(work, reason):
     with Ranks(work, 3, 1) as ranks, pytest.raises(RankFailed, match=reason) as failure:
         ranks.results()
     assert failure.value.rank == 1
 
 
-def test_a_killed_rank_is_named_although_another_complains() -> None:
+def test_a_killed_rank_is_named_although_another_complains():
     with (
         Ranks(kill_the_other_and_fail, 2) as ranks,
         pytest.raises(RankFailed, match="rank 1 was killed by SIGKILL"),
@@ -100,7 +100,7 @@ def test_a_killed_rank_is_named_although_another_complains() -> None:
         ranks.results()
 
 
-def test_a_worker_killed_while_it_waits_is_noticed_by_the_next_order() -> None:
+def test_a_worker_killed_while_it_waits_is_noticed_by_the_next_order():
     with Ranks(answer_orders, 2) as ranks:
         ranks.ask("ready?")
         os.kill(ranks.pids[1], signal.SIGKILL)
@@ -108,13 +108,13 @@ def test_a_worker_killed_while_it_waits_is_noticed_by_the_next_order() -> None:
             ranks.ask("still there?")
 
 
-def test_workers_take_no_notice_of_an_interruption() -> None:
+def test_workers_take_no_notice_of_an_interruption():
     with Ranks(interruption, 2) as ranks:
         assert ranks.results() == [True, True]
     assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
-def test_silence_is_bounded_and_no_worker_survives() -> None:
+def test_silence_is_bounded_and_no_worker_survives():
     begin = time.monotonic()
     with Ranks(pause, 2, silence=0.5) as ranks:
         pids = ranks.pids
@@ -126,7 +126,7 @@ def test_silence_is_bounded_and_no_worker_survives() -> None:
             os.kill(pid, 0)
 
 
-def test_an_interruption_waits_until_a_worker_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interruption_waits_until_a_worker_is_started(monkeypatch):
     """Another thread takes it, as those of libraries do."""
     start, started = SpawnProcess.start, []
 

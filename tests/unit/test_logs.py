@@ -1,31 +1,27 @@
 """What the log is told, by which loggers; of Transfers that nobody asks for, too."""
 
-from __future__ import annotations
-
 import logging
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 import zerohop as zh
 from support.kept_logs import PATIENCE, Kept, keeping
 from support.link import until
-from support.program import run_program
+from support.program import run_python
 from zerohop import _core
 from zerohop.observe import logs
 
 
 @pytest.fixture
-def kept() -> Iterator[Kept]:
+def kept():
     with keeping() as handler:
         yield handler
 
 
-def test_connections_and_routes(kept: Kept) -> None:
+def test_connections_and_routes(kept):
     with zh.Endpoint("soft0", name="log a", p2p=False) as ep:
         with zh.Endpoint("soft0", name="log b", p2p=False) as other:
             peer = ep.connect(other.address)
@@ -46,7 +42,7 @@ def test_connections_and_routes(kept: Kept) -> None:
     assert kept.records.empty()  # nothing twice
 
 
-def test_a_slower_route_is_a_warning_once_for_each_cause(kept: Kept) -> None:
+def test_a_slower_route_is_a_warning_once_for_each_cause(kept):
     with zh.Endpoint("soft0", name="log c") as ep, zh.Endpoint("soft0", name="log d") as other:
         peer = ep.connect(other.address)
         target = other.empty(8)
@@ -64,7 +60,7 @@ def test_a_slower_route_is_a_warning_once_for_each_cause(kept: Kept) -> None:
     assert kept.records.empty()
 
 
-def test_a_peer_that_is_killed_is_a_warning(kept: Kept) -> None:
+def test_a_peer_that_is_killed_is_a_warning(kept):
     code = """
 import sys, zerohop as zh
 ep = zh.Endpoint("soft0", name="victim")
@@ -77,7 +73,6 @@ sys.stdin.read()
         ) as victim,
         zh.Endpoint("soft0", name="log e") as ep,
     ):
-        assert victim.stdout is not None
         ep.connect(bytes.fromhex(victim.stdout.readline()))
         assert kept.next_of("connection").levelno == logging.INFO
         victim.kill()
@@ -87,7 +82,7 @@ sys.stdin.read()
 
 
 def run(code: str) -> str:
-    done = run_program(code)
+    done = run_python("-c", code)
     assert done.returncode == 0, done.stderr
     return done.stderr
 
@@ -99,11 +94,11 @@ a.connect(b.address)
 """
 
 
-def test_nothing_is_printed_where_nobody_asked_for_a_log() -> None:
+def test_nothing_is_printed_where_nobody_asked_for_a_log():
     assert run(EXCHANGE) == ""
 
 
-def test_misspelt_settings_are_a_warning_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_misspelt_settings_are_a_warning_once(monkeypatch):
     monkeypatch.setenv("ZEROHOP_TIMOUT", "3")
     monkeypatch.setenv("ZEROHOP_XYZZY", "3")
     monkeypatch.setenv("ZEROHOP_TEST_SLOW", "1")
@@ -115,7 +110,7 @@ def test_misspelt_settings_are_a_warning_once(monkeypatch: pytest.MonkeyPatch) -
     assert second == f"<string>:3: RuntimeWarning: ZEROHOP_XYZZY {said}"
 
 
-def test_a_child_of_fork_logs_by_itself() -> None:
+def test_a_child_of_fork_logs_by_itself():
     child = """
 import os
 pid = os.fork()
@@ -139,9 +134,7 @@ class Broken(Kept):
             raise RuntimeError("a handler is broken")
 
 
-def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(monkeypatch):
     told: list[str] = []
     monkeypatch.setattr(threading, "excepthook", lambda args: told.append(str(args.exc_value)))
     handler, logger = Broken(), logging.getLogger("zerohop.broken")
@@ -157,22 +150,19 @@ def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(
     assert "invalid start byte" in told[1]
 
 
-def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_path: Path) -> None:
+def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_path):
     path = tmp_path / "log"
     configure = (
         f"import logging; logging.basicConfig(level=20, filename={str(path)!r}, filemode='w')"
     )
     late = "import atexit; atexit.register(lambda: print(b.closed))"
-    done = run_program(f"import zerohop as zh\n{late}\n{configure}\n{EXCHANGE}")
+    done = run_python("-c", f"import zerohop as zh\n{late}\n{configure}\n{EXCHANGE}")
     # What the program does at exit, comes first.
     assert (done.returncode, done.stdout, done.stderr) == (0, "False\n", "")
     assert path.read_text().count("is no longer connected to peer") == 2
 
 
-# --- Transfers ---
-
-
-def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept: Kept) -> None:
+def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept):
     with zh.Endpoint("soft0", name="log e") as ep, zh.Endpoint("soft0", name="log f") as other:
         peer = ep.connect(other.address)
         target = other.empty(8)
@@ -201,7 +191,7 @@ def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept: Kept)
     assert kept.all_of("transfer") == []
 
 
-def test_what_an_error_cuts_off_is_not_told_apart(kept: Kept) -> None:
+def test_what_an_error_cuts_off_is_not_told_apart(kept):
     with zh.Endpoint("soft0", faults="delay=50ms") as ep, zh.Endpoint("soft0", p2p=0) as other:
         peer, kept_open = ep.connect(other.address), other.empty(8)
         target = other.empty(8)
@@ -226,7 +216,7 @@ def test_what_an_error_cuts_off_is_not_told_apart(kept: Kept) -> None:
         assert "dropped it without wait()" in kept.next_of("transfer").getMessage()
 
 
-def test_rights_are_no_fault_on_purpose() -> None:
+def test_rights_are_no_fault_on_purpose():
     with zh.Endpoint("soft0", faults="duplicate=1") as ep, zh.Endpoint("soft0", p2p=0) as other:
         peer, target = ep.connect(other.address), other.empty(8)
         peer.write(np.ones(8, "u1"), target.remote).wait()
@@ -238,28 +228,29 @@ def test_rights_are_no_fault_on_purpose() -> None:
         assert "faults injected" not in str(caught.value)
 
 
-def test_an_end_that_comes_before_the_timeout_of_close_is_not_blamed_on_it(kept: Kept) -> None:
+@pytest.fixture
+def dropping(kept):
+    """An Endpoint whose write never arrives, and the one that it goes to."""
     with zh.Endpoint("soft0", p2p=0) as other:
         inbox = other.empty(10)
         ep = zh.Endpoint("soft0", faults="drop=1", ack_timeout=20)
         peer = ep.connect(other.address)
         peer.write(np.ones(10, "u1"), inbox.remote)
-        closing = threading.Thread(target=ep.close, args=(PATIENCE,))
-        closing.start()
-        other.close()
-        closing.join(PATIENCE)
-        assert not closing.is_alive()
+        yield ep, other
     assert kept.all_of("transfer") == []
 
 
-def test_what_close_cuts_off_is_a_warning(kept: Kept) -> None:
-    with zh.Endpoint("soft0", p2p=0) as other:
-        inbox = other.empty(10)
-        ep = zh.Endpoint("soft0", faults="drop=1", ack_timeout=20)
-        peer = ep.connect(other.address)
-        peer.write(np.ones(10, "u1"), inbox.remote)
-        ep.close(0.1)
-        told = kept.next_of("transfer")
-        assert told.levelno == logging.WARNING
-        assert "close() gave up 1 transfer that" in told.getMessage()
-    assert kept.all_of("transfer") == []
+def test_an_end_that_comes_before_the_timeout_of_close_is_not_blamed_on_it(dropping):
+    ep, other = dropping
+    closing = threading.Thread(target=ep.close, args=(PATIENCE,))
+    closing.start()
+    other.close()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+
+
+def test_what_close_cuts_off_is_a_warning(dropping, kept):
+    dropping[0].close(0.1)
+    told = kept.next_of("transfer")
+    assert told.levelno == logging.WARNING
+    assert "close() gave up 1 transfer that" in told.getMessage()

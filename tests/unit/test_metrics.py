@@ -1,7 +1,5 @@
 """The Prometheus text, read back by a parser that takes nothing but the format."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -74,7 +72,7 @@ def value(metrics: dict[str, dict[Labels, float]], name: str, **labels: str) -> 
 
 
 @pytest.mark.parametrize("p2p", [False, True])
-def test_what_was_moved_is_in_the_text(p2p: bool) -> None:
+def test_what_was_moved_is_in_the_text(p2p):
     with (
         zh.Endpoint("soft0", name="here", p2p=p2p) as ep,
         zh.Endpoint("soft0", name="there", p2p=p2p) as other,
@@ -109,13 +107,13 @@ def test_what_was_moved_is_in_the_text(p2p: bool) -> None:
         assert value(metrics, "zerohop_registration_cache_total", event="hits") == 0
 
 
-def test_names_are_escaped() -> None:
+def test_names_are_escaped():
     name = 'back\\slash "quoted", {x="1"} \\n'
     with zh.Endpoint("soft0", name=name) as ep:
         assert value(parse(zh.prometheus(ep)), "zerohop_peers", endpoint=name) == 0
 
 
-def test_those_of_one_name_are_added_up() -> None:
+def test_those_of_one_name_are_added_up():
     with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
         others = [zh.Endpoint("soft0", name="worker", p2p=False) for _ in range(2)]
         for other in others:
@@ -133,7 +131,7 @@ def test_those_of_one_name_are_added_up() -> None:
             other.close()
 
 
-def test_the_keys_of_stats_are_those_that_are_documented() -> None:
+def test_the_keys_of_stats_are_those_that_are_documented():
     with zh.Endpoint("soft0", p2p=True) as ep, zh.Endpoint("soft0", p2p=True) as other:
         peer = ep.connect(other.address)
         stats: dict[str, Any] = peer.stats()
@@ -145,7 +143,7 @@ def test_the_keys_of_stats_are_those_that_are_documented() -> None:
         assert ("p2p", "cpu") in [(row["route"], row["device"]) for row in stats["routes"]]
 
 
-def test_latencies_are_a_histogram() -> None:
+def test_latencies_are_a_histogram():
     with zh.Endpoint("soft0", name="here") as ep, zh.Endpoint("soft0", name="there") as other:
         peer = ep.connect(other.address)
         local, target = ep.empty(1000), other.empty(1000)
@@ -185,7 +183,7 @@ def check_buckets(served: dict[float, float], told: dict[str, Any]) -> None:
     assert told["sum"] > 0
 
 
-def test_what_was_counted_with_a_peer_stays_when_it_is_gone() -> None:
+def test_what_was_counted_with_a_peer_stays_when_it_is_gone():
     """Its last errors are what is asked for then; and one that comes back goes on from there."""
     way = {"endpoint": "hub", "peer": "worker"}
     with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
@@ -222,7 +220,7 @@ def test_what_was_counted_with_a_peer_stays_when_it_is_gone() -> None:
     assert value(parse(zh.prometheus(ep)), "zerohop_failures_total", route="host", **way) == 4
 
 
-def test_an_endpoint_adds_its_peers_up() -> None:
+def test_an_endpoint_adds_its_peers_up():
     with zh.Endpoint("soft0", name="hub", p2p=False) as ep:
         assert ep.stats() == {
             "peers": 0,

@@ -1,7 +1,5 @@
 """stream= and boards for kernels where there is no CUDA driver."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +26,7 @@ CALLS: dict[str, Callable[[Any, Any, Any], object]] = {
 
 @pytest.mark.skipif(has_driver(), reason="there is a CUDA driver here")
 @pytest.mark.parametrize("call", CALLS)
-def test_the_reason_and_the_remedy_are_told(call: str) -> None:
+def test_the_reason_and_the_remedy_are_told(call):
     with zh.Endpoint("soft0", timeout=10.0) as ep, zh.Endpoint("soft0", timeout=10.0) as other:
         peer = ep.connect(other.address)
         memory = other.register(np.zeros(8))
@@ -37,7 +35,7 @@ def test_the_reason_and_the_remedy_are_told(call: str) -> None:
 
 
 @pytest.mark.skipif(has_driver(), reason="there is a CUDA driver here")
-def test_a_board_for_kernels_needs_a_driver() -> None:
+def test_a_board_for_kernels_needs_a_driver():
     with (
         zh.Endpoint("soft0", timeout=10.0) as ep,
         pytest.raises(
@@ -47,7 +45,7 @@ def test_a_board_for_kernels_needs_a_driver() -> None:
         ep.device_board(7, device="cuda:1")
 
 
-def test_a_board_is_for_slots_and_a_gpu_by_name() -> None:
+def test_a_board_is_for_slots_and_a_gpu_by_name():
     with zh.Endpoint("soft0", timeout=10.0) as ep:
         for device in ("cpu", "cuda", "gpu0"):
             with pytest.raises(ValueError, match=r"not on cpu|is unknown"):

@@ -3,13 +3,10 @@
 The peer is this process; the kernel is another one.
 """
 
-from __future__ import annotations
-
 import gc
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -76,13 +73,13 @@ class Kernel:
 
 
 @pytest.fixture
-def far() -> Iterator[zh.Endpoint]:
+def far():
     with zh.Endpoint(device="soft0", name="far") as endpoint:
         yield endpoint
 
 
 @pytest.fixture
-def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Kernel]:
+def kernel(tmp_path, monkeypatch):
     for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(variable, str(tmp_path))
     started = Kernel()
@@ -102,7 +99,7 @@ WAITS = {
 
 
 @pytest.mark.timeout(180)
-def test_an_interrupted_cell_leaves_everything_usable(far: zh.Endpoint, kernel: Kernel) -> None:
+def test_an_interrupted_cell_leaves_everything_usable(far, kernel):
     kernel.run(SETUP.format(address=far.address.hex()))
     kernel.run("inbox = np.zeros(3000); received = peer.recv(inbox, tag=1)")
     kernel.run("code = 'input()'")
@@ -164,9 +161,7 @@ def sockets() -> set[str]:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("killed", [True, False], ids=["killed", "asked to end"])
-def test_a_restarted_kernel_leaves_nothing_at_its_peer(
-    far: zh.Endpoint, kernel: Kernel, killed: bool
-) -> None:
+def test_a_restarted_kernel_leaves_nothing_at_its_peer(far, kernel, killed):
     inbox = far.empty(1000, "float64")
     far.share("inbox", inbox)
     gc.collect()  # what earlier tests have left

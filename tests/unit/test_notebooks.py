@@ -6,7 +6,6 @@ what they say is checked in the notebook itself.
 
 import copy
 import re
-from pathlib import Path
 
 import nbformat
 import pytest
@@ -40,18 +39,18 @@ def shown(notebook: nbformat.NotebookNode) -> list[str]:
     return texts
 
 
-def test_every_notebook_is_listed(repository: Path) -> None:
+def test_every_notebook_is_listed(repository):
     assert sorted(p.name for p in (repository / "notebooks").glob("*.ipynb")) == NOTEBOOKS
 
 
 @pytest.fixture(autouse=True)
-def nothing_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def nothing_of_the_user(tmp_path, monkeypatch):
     for variable in ("IPYTHONDIR", "JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR"):
         monkeypatch.setenv(variable, str(tmp_path))
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebook_is_kept_small(repository: Path, name: str) -> None:
+def test_notebook_is_kept_small(repository, name):
     notebook = nbformat.read(repository / "notebooks" / name, as_version=4)
     assert sum(len(cell.source.split()) for cell in notebook.cells) < FIVE_MINUTES
     for cell in notebook.cells:
@@ -63,7 +62,7 @@ def test_notebook_is_kept_small(repository: Path, name: str) -> None:
 
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_notebook_runs(repository: Path, name: str, tmp_path: Path) -> None:
+def test_notebook_runs(repository, name, tmp_path):
     committed = nbformat.read(repository / "notebooks" / name, as_version=4)
     executed = copy.deepcopy(committed)
     NotebookClient(executed, timeout=CELL_SECONDS, kernel_name="python3").execute(cwd=str(tmp_path))

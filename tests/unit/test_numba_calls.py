@@ -2,7 +2,6 @@
 
 import re
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,7 @@ import pytest
 import zerohop as zh
 from numba.core.errors import TypingError
 from support.numba_linker import linked
-from support.program import run_program
+from support.program import run_python
 from zerohop import numba as zn
 from zerohop.numba import calls
 
@@ -21,17 +20,17 @@ HEADERS = Path(zh.include_dir()) / "zerohop"
 
 
 @pytest.mark.parametrize("kernel", SIGNATURES, ids=lambda kernel: kernel.__name__)
-def test_the_kernels_of_the_gpu_tests_link(kernel: Callable[..., None]) -> None:
+def test_the_kernels_of_the_gpu_tests_link(kernel):
     assert linked(kernel, SIGNATURES[kernel]).startswith(b"\x7fELF")
 
 
-def test_those_kernels_make_every_call() -> None:
+def test_those_kernels_make_every_call():
     made = {name for kernel in SIGNATURES for name in kernel.__code__.co_names}
     assert {name for name in zn.__all__ if name.islower()} <= made
 
 
 @pytest.mark.parametrize("team", ["THREAD", "WARP", "BLOCK"])
-def test_of_a_constant_team_a_kernel_has_the_code_alone(team: str) -> None:
+def test_of_a_constant_team_a_kernel_has_the_code_alone(team):
     number = getattr(zn, team)
 
     def kernel(board, said):
@@ -43,7 +42,7 @@ def test_of_a_constant_team_a_kernel_has_the_code_alone(team: str) -> None:
     assert "zerohop_" not in text  # neither a call nor a function that is called
 
 
-def test_what_has_no_such_type_is_refused() -> None:
+def test_what_has_no_such_type_is_refused():
     def kernel(queue, value):
         zn.fetch_add(queue, 0, value)
 
@@ -104,12 +103,12 @@ def declared() -> dict[str, list[str]]:
     }
 
 
-def test_declarations_have_the_types_of_the_functions() -> None:
+def test_declarations_have_the_types_of_the_functions():
     assert len(defined()) == 44
     assert declared() == defined()
 
 
-def test_constants_are_those_of_the_header() -> None:
+def test_constants_are_those_of_the_header():
     text = (HEADERS / "types.h").read_text()
     for enum in (zn.Status, zn.Reset):
         [body] = re.findall(rf"enum class {enum.__name__} : \w+ {{(.*?)}};", text, re.DOTALL)
@@ -120,7 +119,7 @@ def test_constants_are_those_of_the_header() -> None:
 # --- on the host ---
 
 
-def test_they_are_called_by_kernels_alone() -> None:
+def test_they_are_called_by_kernels_alone():
     with pytest.raises(TypeError, match="are for kernels"):
         zn.fetch_add(1, 2, 3)
 
@@ -141,8 +140,8 @@ import zerohop.numba
 
 
 @pytest.mark.parametrize(("code", "why"), [(ABSENT, "numba.cuda"), (TOO_OLD, "row_stack")])
-def test_without_a_numba_that_works_the_package_to_install_is_named(code: str, why: str) -> None:
-    done = run_program(code)
+def test_without_a_numba_that_works_the_package_to_install_is_named(code, why):
+    done = run_python("-c", code)
     assert done.returncode == 1
     assert "ImportError: Numba kernels need numba-cuda" in done.stderr
     assert why in done.stderr.splitlines()[-1]

@@ -1,5 +1,6 @@
-"""What is shipped: small, light to import, self-sufficient, and plain about what a build needs."""
+"""What is shipped: small, light to import, self-sufficient, with a current stub, and plain about what a build needs."""
 
+import difflib
 import re
 import subprocess
 import sys
@@ -9,12 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
-from support.program import run_program
-
-if sys.version_info >= (3, 11):
-    pass
-else:
-    pass
+from support.program import run, run_python
 
 MAX_IMPORT_SECONDS = 0.100  # beyond importing numpy
 MAX_WHEEL_BYTES = 5_000_000
@@ -23,9 +19,9 @@ ABSENT_LIBRARIES = ("libcuda.so.1", "libibverbs.so.1", "libmlx5.so.1", "libnvidi
 ABSENT_MODULES = ("torch", "cupy", "jax", "mpi4py", "matplotlib")
 
 
-def run_python(code: str) -> str:
+def printed(code: str) -> str:
     """Run code in a fresh interpreter, away from the source tree; returns what it printed."""
-    done = run_program(code, warnings="error", cwd=Path("/"))
+    done = run_python("-c", code, warnings="error", cwd=Path("/"))
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -35,18 +31,18 @@ def requirement_names(requirements: list[str]) -> set[str]:
     return {re.split(r"[^\w.-]", r)[0] for r in requirements if "extra ==" not in r}
 
 
-def test_import_is_fast() -> None:
+def test_import_is_fast():
     code = """
 import time, numpy
 begin = time.perf_counter()
 import zerohop
 print(time.perf_counter() - begin)
 """
-    tries = [float(run_python(code)) for _ in range(7)]  # the least disturbed one counts
+    tries = [float(printed(code)) for _ in range(7)]  # the least disturbed one counts
     assert min(tries) <= MAX_IMPORT_SECONDS, tries
 
 
-def test_coroutines_are_there_without_asyncio_being_imported() -> None:
+def test_coroutines_are_there_without_asyncio_being_imported():
     code = """
 import sys, zerohop
 print("asyncio" in sys.modules, "aio" in dir(zerohop))
@@ -56,20 +52,20 @@ try:
 except AttributeError as error:
     print(error)
 """
-    assert run_python(code).splitlines() == [
+    assert printed(code).splitlines() == [
         "False True",
         "zerohop.aio",
         "module 'zerohop' has no attribute 'nothing'",
     ]
 
 
-def test_import_loads_no_array_framework() -> None:
-    loaded = run_python("import sys, zerohop; print(*sys.modules)").split()
+def test_import_loads_no_array_framework():
+    loaded = printed("import sys, zerohop; print(*sys.modules)").split()
     assert "zerohop" in loaded
     assert not set(ABSENT_MODULES) & set(loaded)
 
 
-def test_import_without_vendor_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_without_vendor_libraries(tmp_path, monkeypatch):
     """A file that is no library, found first, stands for each library that is not installed."""
     for library in ABSENT_LIBRARIES:
         (tmp_path / library).write_bytes(b"")
@@ -86,16 +82,16 @@ import zerohop
 print(zerohop.__version__)
 """
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    assert run_python(code).strip() == metadata.version("zerohop")
+    assert printed(code).strip() == metadata.version("zerohop")
 
 
-def test_typed_package_is_installed() -> None:
+def test_typed_package_is_installed():
     names = {str(f) for f in metadata.files("zerohop") or []}
     assert {"zerohop/py.typed", "zerohop/_core.pyi"} <= names
 
 
 @pytest.fixture(scope="module")
-def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(repository, tmp_path_factory):
     """A wheel; under make it is built in the folder of the installation, which costs seconds."""
     out = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
@@ -105,7 +101,7 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.timeout(900)
-def test_wheel_is_small_and_depends_on_little(wheel: Path) -> None:
+def test_wheel_is_small_and_depends_on_little(wheel):
     assert wheel.stat().st_size < MAX_WHEEL_BYTES
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -125,8 +121,7 @@ EVERYTHING = [f"-DPython_EXECUTABLE={sys.executable}"]
 
 
 def configure(repository: Path, build: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = ["cmake", "-S", str(repository), "-B", str(build), "-G", "Ninja", *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    return run("cmake", "-S", repository, "-B", build, "-G", "Ninja", *options, seconds=100)
 
 
 @pytest.mark.parametrize(
@@ -137,15 +132,31 @@ def configure(repository: Path, build: Path, *options: str) -> subprocess.Comple
         ([*EVERYTHING, "-DCMAKE_DISABLE_FIND_PACKAGE_pybind11=ON"], "-m pip install pybind11"),
     ],
 )
-def test_missing_package_is_named(
-    repository: Path, tmp_path: Path, options: list[str], remedy: str
-) -> None:
+def test_missing_package_is_named(repository, tmp_path, options, remedy):
     done = configure(repository, tmp_path, *options)
     assert done.returncode != 0
     assert remedy in " ".join(done.stderr.split())
 
 
-def test_build_without_nvcc_says_so(repository: Path, tmp_path: Path) -> None:
+def test_build_without_nvcc_says_so(repository, tmp_path):
     done = configure(repository, tmp_path, "-DNVCC=OFF", "-DZEROHOP_PYTHON=OFF")
     assert done.returncode == 0, done.stderr
     assert "no nvcc; building without GPU kernels" in done.stdout
+
+
+def stub_lines(folder: Path) -> list[str]:
+    """All stub files of the extension module below the folder, line by line."""
+    lines = []
+    for path in sorted(folder.glob("_core*/**/*.pyi")) + sorted(folder.glob("_core*.pyi")):
+        lines += [f"# {path.relative_to(folder)}", *path.read_text().splitlines()]
+    return lines
+
+
+@pytest.mark.timeout(300)
+def test_stub_is_current(repository, tmp_path):
+    subprocess.run([repository / ".ci/stubs", tmp_path], check=True, timeout=240)
+    current = stub_lines(tmp_path)
+    assert len(current) > 1
+    committed = stub_lines(repository / "python/zerohop")
+    difference = list(difflib.unified_diff(committed, current, "committed", "current", lineterm=""))
+    assert not difference, "run `make stubs`:\n" + "\n".join(difference)

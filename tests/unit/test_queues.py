@@ -35,11 +35,11 @@ class Scripted:
 def filled(count: int, depth: int = 1024) -> tuple[Queue, list[Any]]:
     queue, transfers = Queue("queue 3", depth), [Scripted() for _ in range(count)]
     for rank, transfer in enumerate(transfers):
-        queue.add(rank, transfer)  # type: ignore[arg-type]
+        queue.add(rank, transfer)
     return queue, transfers
 
 
-def test_the_first_failure_is_raised_once_when_all_have_ended() -> None:
+def test_the_first_failure_is_raised_once_when_all_have_ended():
     queue, transfers = filled(4)
     transfers[0].end()
     transfers[1].end(zh.VerbsError("broke", 12, "some"))
@@ -53,7 +53,7 @@ def test_the_first_failure_is_raised_once_when_all_have_ended() -> None:
     queue.wait(0)
 
 
-def test_a_full_queue_waits_for_its_oldest_operation() -> None:
+def test_a_full_queue_waits_for_its_oldest_operation():
     queue, transfers = filled(3, depth=3)
     begin = time.monotonic()
     with pytest.raises(zh.TransferTimeout, match="rank 0"):
@@ -70,7 +70,7 @@ def test_a_full_queue_waits_for_its_oldest_operation() -> None:
         queue.wait(0)
 
 
-def test_a_failure_keeps_all_that_it_says() -> None:
+def test_a_failure_keeps_all_that_it_says():
     queue, transfers = filled(1)
     transfers[0].end(zh.IntegrityError("damaged", 3, "all", offset=1 << 20, nbytes=77))
     with pytest.raises(zh.IntegrityError, match=r"^queue 3, rank 0: damaged$") as caught:

@@ -1,13 +1,9 @@
 """Traces of what a process moved: what is in them, and that they are whole or not there."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
 import stat
-import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -18,6 +14,7 @@ import pytest
 import zerohop as zh
 from click.testing import CliRunner
 from support.forking import forking
+from support.program import run_python
 from zerohop.cli import main
 
 
@@ -42,7 +39,7 @@ def begins(trace: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return [(row["name"], row["args"]) for row in trace["traceEvents"] if row["ph"] == "b"]
 
 
-def test_transfers_and_notifications(tmp_path: Path) -> None:
+def test_transfers_and_notifications(tmp_path):
     path = tmp_path / "trace.json"
     with (
         zh.Endpoint("soft0", name="rec a", p2p=False) as ep,
@@ -84,7 +81,7 @@ def test_transfers_and_notifications(tmp_path: Path) -> None:
     assert {row["pid"] for row in trace["traceEvents"]} == {os.getpid()}
 
 
-def test_what_has_no_room_is_counted(tmp_path: Path) -> None:
+def test_what_has_no_room_is_counted(tmp_path):
     with (
         zh.Endpoint("soft0") as ep,
         zh.Endpoint("soft0") as other,
@@ -100,7 +97,7 @@ def test_what_has_no_room_is_counted(tmp_path: Path) -> None:
     assert trace["otherData"]["events_dropped"] == 6
 
 
-def test_the_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_file_is_whole_or_as_it_was(tmp_path, monkeypatch):
     path = tmp_path / "trace.json"
     path.write_text("before")
 
@@ -120,7 +117,7 @@ def test_the_file_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
     assert os.listdir(tmp_path) == ["trace.json"]
 
 
-def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
+def test_what_is_no_file_is_written_to_and_stays(tmp_path):
     path = tmp_path / "pipe"
     os.mkfifo(path)
     taken: list[str] = []
@@ -133,12 +130,11 @@ def test_what_is_no_file_is_written_to_and_stays(tmp_path: Path) -> None:
     assert stat.S_ISFIFO(path.stat().st_mode)
     part = tmp_path / "part"
     part.write_text(json.dumps(one("rank 0", 7, "here", 0, 1.0)))
-    command = [sys.executable, "-m", "zerohop", "merge", str(part), "-o", "/dev/stdout"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    done = run_python("-m", "zerohop", "merge", part, "-o", "/dev/stdout")
     assert len(begins(json.loads(done.stdout))) == 1
 
 
-def test_mistakes(tmp_path: Path) -> None:
+def test_mistakes(tmp_path):
     named = re.escape(f"directory: '{tmp_path}/missing/trace.json'")
     with (
         pytest.raises(FileNotFoundError, match=named),
@@ -148,14 +144,14 @@ def test_mistakes(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="events must be from 1"):
         zh.record(tmp_path / "trace.json", events=0)
     with pytest.raises(TypeError, match="events must be an integer"):
-        zh.record(tmp_path / "trace.json", events="many")  # type: ignore[arg-type]
+        zh.record(tmp_path / "trace.json", events="many")
     already = pytest.raises(RuntimeError, match="is being recorded already")
     with zh.record(tmp_path / "trace.json"), already, zh.record(tmp_path / "second.json"):
         raise AssertionError("it began")
     assert os.listdir(tmp_path) == ["trace.json"]
 
 
-def test_a_child_of_fork_writes_no_file(tmp_path: Path) -> None:
+def test_a_child_of_fork_writes_no_file(tmp_path):
     path = tmp_path / "trace.json"
     recording = zh.record(path)
     with recording:
@@ -184,7 +180,7 @@ def one(name: str, pid: int, boot: str, epoch: int, ts: float) -> dict[str, Any]
     }
 
 
-def test_traces_are_laid_together(tmp_path: Path) -> None:
+def test_traces_are_laid_together(tmp_path):
     parts = [
         one("rank 0", 7, "here", 5_000_000, 100.0),
         one("rank 1", 8, "here", 5_000_001, 100.5),

@@ -4,7 +4,7 @@ import time
 import warnings
 
 import pytest
-from support.program import run_program
+from support.program import run_python
 from zerohop import _core
 
 DEADLINE = 5.0  # seconds; a pending call runs between two bytecodes of the main thread
@@ -22,20 +22,20 @@ def warnings_after(sentence: str) -> list[str]:
     return [str(w.message) for w in caught]
 
 
-def test_report_becomes_a_warning() -> None:
+def test_report_becomes_a_warning():
     assert warnings_after("a sentence") == ["a sentence"]
 
 
 @pytest.mark.parametrize("length", [255, 256, 5000])
-def test_long_sentences_are_cut(length: int) -> None:
+def test_long_sentences_are_cut(length):
     assert warnings_after("x" * length) == ["x" * min(length, 255)]
 
 
-def test_report_at_exit_goes_to_stderr() -> None:
+def test_report_at_exit_goes_to_stderr():
     code = """
 import atexit
 from zerohop import _core
 atexit._run_exitfuncs()
 _core.report("too late for a warning")
 """
-    assert run_program(code).stderr == "zerohop: too late for a warning\n"
+    assert run_python("-c", code).stderr == "zerohop: too late for a warning\n"

@@ -1,7 +1,5 @@
 """The model of large jobs: its sums, its limits, and what `zerohop scale` prints."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -19,7 +17,7 @@ def first(job: Job, system: System | None = None) -> str:
     return limits(job, system)[0].what
 
 
-def test_what_a_rank_takes_is_what_the_documents_say() -> None:
+def test_what_a_rank_takes_is_what_the_documents_say():
     one = weigh(Job(2))
     assert one.registered_nbytes == (32 + 5 + 16) * (32 + 16384) + 8 * 258
     assert one.pinned_nbytes - one.registered_nbytes == 131_072 + (258 + 512) * 64
@@ -44,12 +42,12 @@ def test_what_a_rank_takes_is_what_the_documents_say() -> None:
         (Job(1000), replace(PLENTY, maps=185), "memory mappings (vm.max_map_count)"),
     ],
 )
-def test_what_breaks_first(job: Job, system: System, what: str) -> None:
+def test_what_breaks_first(job, system, what):
     assert first(job, system) == what
 
 
 @pytest.mark.parametrize("on", ["mlx5", "soft0"])
-def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on: str) -> None:
+def test_a_limit_is_met_by_the_first_peer_that_does_not_fit(on):
     system = System()
     for limit in limits(Job(2, on=on, per_host=3, rails=2), system):
         if limit.what == "ranks that collectives serve" or limit.peers > 1 << 60:
@@ -69,7 +67,7 @@ def run(*arguments: str, status: int) -> str:
     return done.output
 
 
-def test_the_command_tells_programs_the_same() -> None:
+def test_the_command_tells_programs_the_same():
     options = ("--ranks", "10,20000", "--on", "soft0", "--message-slots", "2", "--json")
     small, large = json.loads(run(*options, status=1))
     assert small["rank"]["queue_pairs"] == 9
@@ -79,7 +77,7 @@ def test_the_command_tells_programs_the_same() -> None:
     assert all(each["holds"] for each in small["limits"])
 
 
-def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:
+def test_the_command_prints_a_column_for_each_job_and_what_helps():
     shown = run("--ranks", "4,9000", "--peers", "2", status=1)
     assert "4 ranks" in shown
     assert "9,000 ranks" in shown
@@ -96,17 +94,17 @@ def test_the_command_prints_a_column_for_each_job_and_what_helps() -> None:
         ("--on", "efa"),
     ],
 )
-def test_senseless_jobs_are_refused(wrong: tuple[str, str]) -> None:
+def test_senseless_jobs_are_refused(wrong):
     assert "Invalid value" in run(*wrong, status=2)
 
 
-def test_a_rank_has_no_more_devices_than_its_host() -> None:
+def test_a_rank_has_no_more_devices_than_its_host():
     words = "--rails 8 of a rank exceeds --adapters 1 of its host"
     assert words in run("--rails", "8", status=2)
     run("--ranks", "2", "--rails", "2", "--adapters", "2", "--json", status=0)
 
 
-def test_the_defaults_are_those_of_an_endpoint() -> None:
+def test_the_defaults_are_those_of_an_endpoint():
     defaults = {knob.name: knob.default for knob in KNOBS}
     job = Job(2)
     assert all(getattr(job, name) == defaults[name] for name in SMALL)

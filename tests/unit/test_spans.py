@@ -11,7 +11,7 @@ from zerohop._core import ArrayView
 from zerohop._world.parts import Span
 
 
-def test_bytes_and_words_are_the_same_memory() -> None:
+def test_bytes_and_words_are_the_same_memory():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     span = Span(array)
     assert (span.address, span.nbytes, span.device) == (array.ctypes.data, 24, "cpu")
@@ -24,7 +24,7 @@ def test_bytes_and_words_are_the_same_memory() -> None:
     assert array[1].tolist()[1:] == [0, 0]
 
 
-def test_the_array_lives_as_long_as_its_bytes() -> None:
+def test_the_array_lives_as_long_as_its_bytes():
     class Array(np.ndarray):
         pass
 
@@ -39,7 +39,7 @@ def test_the_array_lives_as_long_as_its_bytes() -> None:
     assert alive() is None
 
 
-def test_memory_is_taken_as_it_is() -> None:
+def test_memory_is_taken_as_it_is():
     with zh.Endpoint("soft0") as endpoint:
         made, floats = endpoint.empty(16), endpoint.empty(4, "float32")
         assert Span(made[4:]).address == made.address + 4
@@ -51,7 +51,7 @@ def test_memory_is_taken_as_it_is() -> None:
         assert Span(np.asarray(made)).registered is None
 
 
-def test_any_array_of_a_gpu_is_bytes() -> None:
+def test_any_array_of_a_gpu_is_bytes():
     floats = Producer(1 << 20, (3, 4), code=2, bits=32, device_type=CUDA, device_id=1)
     span = Span(floats)
     assert (span.address, span.nbytes, span.device) == (1 << 20, 48, "cuda:1")
@@ -61,7 +61,7 @@ def test_any_array_of_a_gpu_is_bytes() -> None:
     assert span.words() is None
 
 
-def test_what_has_gaps_is_refused() -> None:
+def test_what_has_gaps_is_refused():
     with pytest.raises(ValueError, match="contiguous"):
         Span(np.zeros((4, 4))[:, 1])
     with pytest.raises(TypeError, match="is not an array"):

@@ -1,4 +1,4 @@
-"""NVLinks, asked of a stand-in for NVML's Python binding."""
+"""NVLinks, asked of a stand-in for NVML's Python binding, and what lies between two GPUs."""
 
 import sys
 from pathlib import Path
@@ -9,6 +9,8 @@ import pytest
 import zerohop as zh
 from machine import Machine
 from zerohop.topology import Topology
+from zerohop.topology import between as module
+from zerohop.topology.between import describe
 
 ADDRESSES = ["0000:00:04.0", "0000:00:05.0", "0000:00:06.0"]
 SWITCH = "00000000:C0:00.0"
@@ -100,7 +102,7 @@ def nvml_address(address: str) -> str:
 
 
 @pytest.mark.parametrize("broken", ["", "old"])
-def test_direct_links(tmp_path: Path, broken: str) -> None:
+def test_direct_links(tmp_path, broken):
     a, b, c = map(nvml_address, ADDRESSES)
     links: dict[str, list[str | None]] = {
         ADDRESSES[0]: [b, b, c],
@@ -115,7 +117,7 @@ def test_direct_links(tmp_path: Path, broken: str) -> None:
 
 
 @pytest.mark.parametrize("far_end", [SWITCH, "?"])
-def test_links_through_switches(tmp_path: Path, far_end: str) -> None:
+def test_links_through_switches(tmp_path, far_end):
     links: dict[str, list[str | None]] = {
         ADDRESSES[0]: [far_end] * 18,
         ADDRESSES[1]: [far_end] * 16 + [None, None],
@@ -127,12 +129,11 @@ def test_links_through_switches(tmp_path: Path, far_end: str) -> None:
 @pytest.mark.parametrize(
     ("nvml", "sentence"),
     [
-        ("NVLinks are unknown: pip install nvidia-ml-py", "pip install nvidia-ml-py"),
         (FakeNvml({}, "init"), "NVML does not start (Driver Not Loaded); load the NVIDIA driver"),
         (FakeNvml({}, "handle"), "NVML refused (GPU is lost)"),
     ],
 )
-def test_absence_is_one_sentence(tmp_path: Path, nvml: ModuleType | str, sentence: str) -> None:
+def test_absence_is_one_sentence(tmp_path, nvml, sentence):
     topology = look(tmp_path, nvml)
     assert labels(topology) == ["PHB", "PHB", "PHB"]
     [note] = topology.notes
@@ -141,16 +142,56 @@ def test_absence_is_one_sentence(tmp_path: Path, nvml: ModuleType | str, sentenc
     assert repr(topology).endswith(note)
 
 
-def test_one_gpu_needs_no_nvml(tmp_path: Path) -> None:
+def test_one_gpu_needs_no_nvml(tmp_path):
     machine = Machine(tmp_path)
     machine.gpu("0000:00 04.0")
     assert zh.topology(machine.sys, machine.proc, {}, "absent").notes == ()
 
 
-def test_missing_binding_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_binding_is_named(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "pynvml", None)  # importing it raises ImportError
     machine = Machine(tmp_path)
     for address in ADDRESSES:
         machine.gpu(f"0000:00 {address[8:]}")
     topology = zh.topology(machine.sys, machine.proc, {})
     assert topology.notes == ("NVLinks are unknown: pip install nvidia-ml-py",)
+
+
+NEAR, FAR, THIRD = ADDRESSES
+SWITCHED: dict[str, list[str | None]] = {NEAR: ["?"] * 18, FAR: ["?"] * 18, THIRD: []}
+
+
+def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvml: ModuleType | str, far: str) -> str:
+    monkeypatch.setattr(module, "load_nvml", lambda: nvml)
+    return describe(look(tmp_path, nvml), NEAR, far)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "text"),
+    [
+        ([26_562, 26_562, 0], " over 18 NVLinks (about 478 GB/s each way)"),
+        ([50_000, 26_562, 0], " over 18 NVLinks (about 478 GB/s each way)"),
+        ([26_562, None, 0], " over 18 NVLinks"),
+    ],
+)
+def test_nvlinks_are_counted_and_their_speed_added_up(tmp_path, monkeypatch, speeds, text):
+    nvml = FakeNvml(SWITCHED, speeds=dict(zip(ADDRESSES, speeds, strict=True)))
+    assert told(tmp_path, monkeypatch, nvml, FAR) == text
+    assert not nvml.open
+
+
+def test_without_links_it_is_pcie(tmp_path, monkeypatch):
+    text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), THIRD)
+    assert text == " over PCIe (a PCIe host bridge, that is, the CPU)"
+
+
+def test_a_gpu_that_sys_does_not_show(tmp_path, monkeypatch):
+    text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), "0000:ff:00.0")
+    assert text == " (over an unknown link: /sys does not show both GPUs)"
+
+
+@pytest.mark.parametrize("broken", ["init", "handle", "fields"])
+def test_a_speed_that_nvml_refuses_is_left_out(tmp_path, monkeypatch, broken):
+    machine = look(tmp_path, FakeNvml(SWITCHED))
+    monkeypatch.setattr(module, "load_nvml", lambda: FakeNvml(SWITCHED, broken))
+    assert describe(machine, NEAR, FAR) == " over 18 NVLinks"

@@ -1,15 +1,16 @@
-"""How long work of the torch.distributed backend, and the end of its groups, may take."""
+"""Waits for a Collective, and how long work of the torch.distributed backend and the end of its groups may take."""
 
 import threading
 import time
 
 import pytest
+import zerohop as zh
 from zerohop.collectives import Collective
 from zerohop.torch import group
 from zerohop.torch.works import CollectiveWork, Works
 
 
-def test_work_behind_others_ends_by_its_call_and_not_by_the_wait() -> None:
+def test_work_behind_others_ends_by_its_call_and_not_by_the_wait():
     collective = Collective("broadcast of rank 0", timeout=0.01)
     work = CollectiveWork(collective, [], 0.01, "")
     threading.Timer(0.1, collective._end, [None]).start()
@@ -17,7 +18,7 @@ def test_work_behind_others_ends_by_its_call_and_not_by_the_wait() -> None:
     assert work.wait()
 
 
-def test_goodbyes_one_after_the_other_share_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_goodbyes_one_after_the_other_share_their_time(monkeypatch):
     now = 1000.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
     monkeypatch.setattr(group, "_together_until", 0.0)
@@ -28,3 +29,20 @@ def test_goodbyes_one_after_the_other_share_their_time(monkeypatch: pytest.Monke
     assert group._left_for_goodbye() == 0.0
     now += 1.5  # a later one
     assert group._left_for_goodbye() == 2.0
+
+
+def test_one_that_has_ended_is_so_for_all_who_wait():
+    collective = Collective("barrier of 'a group', call 1", 5.0)
+    with pytest.raises(zh.TransferTimeout, match="still running"):
+        collective.wait(0.0)
+    collective._end(None)
+    with collective._under_way:  # another one, on its way out of its own wait
+        assert collective.join(0.0)
+        collective.wait(0.0)
+
+
+def test_what_ended_it_is_raised_for_all_who_wait():
+    collective = Collective("barrier of 'a group', call 1", 5.0)
+    collective._end(zh.PeerLost("the other one is lost"))
+    with collective._under_way, pytest.raises(zh.PeerLost):
+        collective.wait(0.0)

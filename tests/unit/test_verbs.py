@@ -8,30 +8,27 @@ import weakref
 import numpy as np
 import pytest
 import zerohop as zh
-from support.verbs_pair import DEADLINE, Pair, connect, make_side, take, take_error
+from support.verbs_pair import DEADLINE, connect, make_side, take, take_error
 from zerohop import verbs
 from zerohop.verbs import Access
 
 
 @pytest.fixture(scope="module")
-def device() -> verbs.Device:
+def device():
     return verbs.Device("soft0")
 
 
 @pytest.fixture
-def pair(device: verbs.Device) -> Pair:
+def pair(device):
     return connect(make_side(device), make_side(device))
 
 
-# --- devices and their parts ---
-
-
-def test_unknown_device_is_refused() -> None:
+def test_unknown_device_is_refused():
     with pytest.raises(zh.VerbsError, match=r"no_such_device|libibverbs"):
         verbs.Device("no_such_device")
 
 
-def test_device_describes_itself(device: verbs.Device) -> None:
+def test_device_describes_itself(device):
     assert device.name == "soft0"
     assert device.provider == "softhca"
     assert device.state == "ACTIVE"
@@ -43,7 +40,7 @@ def test_device_describes_itself(device: verbs.Device) -> None:
     assert "ACTIVE" in repr(device)
 
 
-def test_parents_live_as_long_as_their_children() -> None:
+def test_parents_live_as_long_as_their_children():
     def make() -> tuple[verbs.CompletionQueue, verbs.QueuePair]:
         device = verbs.Device("soft0")
         cq = verbs.CompletionQueue(device, 8)
@@ -55,10 +52,7 @@ def test_parents_live_as_long_as_their_children() -> None:
     assert cq.poll() == []
 
 
-# --- memory regions ---
-
-
-def test_region_keeps_its_array_alive(device: verbs.Device) -> None:
+def test_region_keeps_its_array_alive(device):
     array = np.ones(64, np.uint8)
     gone = weakref.ref(array)
     mr = device.pd().register(array)
@@ -70,21 +64,21 @@ def test_region_keeps_its_array_alive(device: verbs.Device) -> None:
     assert gone() is None
 
 
-def test_read_only_array_is_registered_for_reading_only(device: verbs.Device) -> None:
+def test_read_only_array_is_registered_for_reading_only(device):
     mr = device.pd().register(b"constant")
     assert mr.access == Access.REMOTE_READ
     with pytest.raises(BufferError, match="read-only"):
         device.pd().register(b"constant", access=Access.LOCAL_WRITE | Access.REMOTE_WRITE)
 
 
-def test_bad_registrations_are_refused(device: verbs.Device) -> None:
+def test_bad_registrations_are_refused(device):
     with pytest.raises(zh.RegistrationError, match="0 bytes"):
         device.pd().register(np.empty(0, np.uint8))
     with pytest.raises(zh.RegistrationError, match="LOCAL_WRITE"):
         device.pd().register(np.zeros(8, np.uint8), access=Access.REMOTE_WRITE)
 
 
-def test_closed_region_is_refused(pair: Pair) -> None:
+def test_closed_region_is_refused(pair):
     here, there = pair
     here.mr.close()
     assert here.mr.closed
@@ -92,10 +86,7 @@ def test_closed_region_is_refused(pair: Pair) -> None:
         here.qp.post_send("write", here.mr, remote=there.mr.remote)
 
 
-# --- states and addresses ---
-
-
-def test_states(device: verbs.Device) -> None:
+def test_states(device):
     here, there = make_side(device), make_side(device)
     states = [here.qp.state]
     for step in (
@@ -111,7 +102,7 @@ def test_states(device: verbs.Device) -> None:
     assert repr(here.qp) == f"<QueuePair {here.qp.number:#x} on soft0: RESET>"
 
 
-def test_illegal_transition_is_explained(device: verbs.Device) -> None:
+def test_illegal_transition_is_explained(device):
     here, there = make_side(device), make_side(device)
     with pytest.raises(zh.VerbsError, match="is in state RESET: go through RESET, INIT"):
         here.qp.rtr(there.qp.address())
@@ -120,7 +111,7 @@ def test_illegal_transition_is_explained(device: verbs.Device) -> None:
         here.qp.rts(there.qp.address())
 
 
-def test_queue_pair_works_again_after_reset(pair: Pair) -> None:
+def test_queue_pair_works_again_after_reset(pair):
     here, there = pair
     here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1))
     take_error(here)
@@ -134,7 +125,7 @@ def test_queue_pair_works_again_after_reset(pair: Pair) -> None:
     assert np.array_equal(there.array[:8], here.array[:8])
 
 
-def test_address_travels(pair: Pair) -> None:
+def test_address_travels(pair):
     address = pair[0].qp.address()
     copy = verbs.QueuePairAddress.from_bytes(address.to_bytes())
     assert copy == address == pickle.loads(pickle.dumps(address))
@@ -146,10 +137,7 @@ def test_address_travels(pair: Pair) -> None:
         verbs.QueuePairAddress.from_bytes(address.to_bytes()[:-1])
 
 
-# --- events ---
-
-
-def test_wait_is_bounded(device: verbs.Device) -> None:
+def test_wait_is_bounded(device):
     cq = verbs.CompletionQueue(device, 8)
     cq.arm()
     begin = time.monotonic()
@@ -160,7 +148,7 @@ def test_wait_is_bounded(device: verbs.Device) -> None:
         cq.wait(timeout=-1)
 
 
-def test_async_event_names_the_queue_pair(pair: Pair, device: verbs.Device) -> None:
+def test_async_event_names_the_queue_pair(pair, device):
     here, there = pair
     here.qp.post_send("write", here.mr[0:8], remote=(there.mr.address, there.mr.rkey ^ 1))
     take_error(here)

@@ -1,7 +1,5 @@
 """`zerohop verify`: a clean run finds nothing, and a run with faults finds them, between processes for real."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -32,24 +30,18 @@ def invoke(*arguments: str) -> Result:
     return result
 
 
-def found(result: Result) -> dict[str, object]:
-    value: dict[str, object] = json.loads(result.stdout)
-    return value
-
-
 @contextmanager
 def listener() -> Iterator[str]:
     command = [sys.executable, "-m", "zerohop", "verify", "--listen", "--size=64K", "--verbs=soft0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
-            assert process.stdout is not None
             yield process.stdout.readline().strip()
         finally:
             process.kill()
 
 
 @pytest.mark.timeout(patient(120))
-def test_a_clean_run_finds_nothing() -> None:
+def test_a_clean_run_finds_nothing():
     result = invoke()
     assert result.exit_code == 0, result.output
     assert "no errors" in result.output
@@ -62,13 +54,13 @@ def test_a_clean_run_finds_nothing() -> None:
 
 
 @pytest.mark.timeout(patient(120))
-def test_bits_that_are_altered_are_found_and_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_that_are_altered_are_found_and_placed(monkeypatch):
     monkeypatch.setenv("ZEROHOP_FAULTS", "seed=2,alter=0.5")
     result = invoke("--json", "--route=host", "--route=p2p")
     assert result.exit_code == 1
-    value = found(result)
+    value = json.loads(result.stdout)
     assert value["good"] is False
-    tallies = {tally["route"]: tally for tally in value["tallies"]}  # type: ignore[attr-defined]
+    tallies = {tally["route"]: tally for tally in value["tallies"]}
     assert tallies["p2p"]["errors"] == 0  # no device, no fault
     host = tallies["host"]
     assert host["errors"] > 0
@@ -78,48 +70,47 @@ def test_bits_that_are_altered_are_found_and_placed(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.timeout(patient(120))
-def test_a_route_that_is_wanted_and_not_there_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_route_that_is_wanted_and_not_there_fails(monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     result = invoke("--route=gpudirect", "--route=host", "--json")
     assert result.exit_code == 1
-    value = found(result)
-    reason = value["absent"]["gpudirect"]  # type: ignore[index]
+    value = json.loads(result.stdout)
+    reason = value["absent"]["gpudirect"]
     assert reason.startswith("the other end has no such memory: ")
     assert "cuda:0" in reason
-    assert [tally["errors"] for tally in value["tallies"]] == [0]  # type: ignore[attr-defined]
+    assert [tally["errors"] for tally in value["tallies"]] == [0]
 
 
 @pytest.mark.timeout(patient(120))
-def test_between_a_listener_and_its_peer() -> None:
+def test_between_a_listener_and_its_peer():
     with listener() as address:
         result = invoke("--peer", address, "--json")
         assert result.exit_code == 0, result.output
-        assert {tally["route"] for tally in found(result)["tallies"]} >= {"host", "p2p"}  # type: ignore[attr-defined]
+        assert {tally["route"] for tally in json.loads(result.stdout)["tallies"]} >= {"host", "p2p"}
     gone = invoke("--peer", address, "--json")
     assert gone.exit_code == 1
-    assert "cannot connect" in str(found(gone)["failure"])
+    assert "cannot connect" in str(json.loads(gone.stdout)["failure"])
 
 
 @pytest.mark.timeout(patient(120))
-def test_a_second_tester_at_one_listener_is_refused() -> None:
+def test_a_second_tester_at_one_listener_is_refused():
     """They would write the same memory, and each find what the other wrote."""
     with listener() as address, zh.Endpoint("soft0") as first:
         first.connect(decode(address), 30)
         second = invoke("--peer", address, "--json")
         assert second.exit_code == 1
-        assert "max_peers" in str(found(second)["failure"])
+        assert "max_peers" in str(json.loads(second.stdout)["failure"])
 
 
 @pytest.mark.timeout(patient(120))
 @pytest.mark.parametrize("form", [["--json"], []])
-def test_ctrl_c_ends_it_and_shows_what_was_found(form: list[str]) -> None:
+def test_ctrl_c_ends_it_and_shows_what_was_found(form):
     command = [sys.executable, "-m", "zerohop", *SHORT, "--minutes=9", "--route=p2p", *form]
     pipe = subprocess.PIPE
     with subprocess.Popen(
         command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         try:
-            assert process.stderr is not None
             assert "by p2p" in process.stderr.readline()  # it is under way
             os.killpg(process.pid, signal.SIGINT)  # as a terminal: to all of its processes
             output, said = process.communicate(timeout=patient(60))
@@ -141,7 +132,7 @@ def test_ctrl_c_ends_it_and_shows_what_was_found(form: list[str]) -> None:
     assert tally["errors"] == 0
 
 
-def test_wrong_usage_is_told() -> None:
+def test_wrong_usage_is_told():
     for arguments, words in (
         (["--listen", "--minutes=1"], "--listen can be combined only with"),
         (["--listen", "--seed=3"], "--listen can be combined only with"),
@@ -159,7 +150,7 @@ def test_wrong_usage_is_told() -> None:
 
 @pytest.mark.parametrize("text", ["junk", "", "@/no/file"])
 @pytest.mark.parametrize("name", ["doctor", "verify"])
-def test_what_is_no_address_is_wrong_usage(name: str, text: str) -> None:
+def test_what_is_no_address_is_wrong_usage(name, text):
     done = CliRunner().invoke(main, [name, "--peer", text])
     assert done.exit_code == 2
     [line] = [line for line in done.output.splitlines() if "Invalid value" in line]
@@ -168,9 +159,7 @@ def test_what_is_no_address_is_wrong_usage(name: str, text: str) -> None:
 
 
 @pytest.mark.parametrize("route", ["host", "p2p"])
-def test_all_of_the_memory_from_any_place_in_a_page(
-    monkeypatch: pytest.MonkeyPatch, route: str
-) -> None:
+def test_all_of_the_memory_from_any_place_in_a_page(monkeypatch, route):
     nbytes = 1 << 14
     with zh.Endpoint("soft0", p2p=1) as far, zh.Endpoint("soft0", p2p=1) as near:
         target.share(far, nbytes)
@@ -199,7 +188,7 @@ class Bad(Way):
         return self._cells[offset : offset + nbytes].copy()
 
 
-def test_a_stuck_bit_is_found_at_its_place() -> None:
+def test_a_stuck_bit_is_found_at_its_place():
     tester = testers.Tester(Bad(5000, stuck=1234, over=False), 1)
     steps = tester.rounds()
     names = [next(steps) for _ in range(400)]
@@ -209,7 +198,7 @@ def test_a_stuck_bit_is_found_at_its_place() -> None:
     assert all("bits that differ: 0x10" in wrong.what for wrong in tester.tally.wrong)
 
 
-def test_bytes_beside_what_is_written_are_found_at_the_end() -> None:
+def test_bytes_beside_what_is_written_are_found_at_the_end():
     tester = testers.Tester(Bad(64, stuck=0, over=True), 1)
     tester._way.put(np.full(10, 0x10, np.uint8), 0, 0)
     tester._model[:10] = 0x10

@@ -5,8 +5,6 @@ ends it), {"kill": id, "signal"}. From it: {"ready": true}, {"out": id, "data", 
 {"end": id, "status"}. Data is base64; status is negative when a signal ended the command.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """A command that runs in a guest, seen from the host."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The suites that need virtual machines fail without them, unless ZEROHOP_TEST_VM=skip is set."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The first file system of a guest: busybox, the kernel's modules and init.sh."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import tempfile

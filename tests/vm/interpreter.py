@@ -1,18 +1,18 @@
-"""A Python process in a guest that a test on the host tells what to do.
+"""Python processes in guests that a test on the host tells what to do.
 
 Words and answers go through the virtual machine's own port, so they arrive whatever becomes of the
 wires between the guests.
 """
 
-from __future__ import annotations
-
 import json
 import textwrap
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from vm.guest import Guest
+from vm.pair import Pair
 
 SCRIPT = Path(__file__).with_name("interpreter_guest.py")
 START_TIMEOUT = 180.0  # seconds; the first import in a guest reads every file through 9p
@@ -101,3 +101,42 @@ class Interpreter:
         """Ends its input; it leaves its endpoints as any program does."""
         self._command.write(None)
         self._command.wait(60.0)
+
+
+@dataclass
+class Programs:
+    """One in each guest; `with` waits until they are ready, and ends them where the guest still runs."""
+
+    pair: Pair
+    a: Interpreter
+    b: Interpreter
+
+    def __enter__(self) -> Any:
+        for program in (self.a, self.b):
+            program.wait_ready()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for program, guest in zip((self.a, self.b), self.pair.guests, strict=True):
+            if guest.process.poll() is None:
+                program.close()
+
+    def meet(self, connect: str) -> None:
+        """Both have `ep`: each has the `peer` of the other from here on."""
+        address = self.b.run("answer = ep.address.hex()")
+        self.b.begin("peer = ep.accept(timeout=60)")
+        self.a.run(f"peer = {connect}(bytes.fromhex({address!r}))", timeout=120)
+        self.b.finish(60)
+
+    def check_sum(self, seed: int, call: str) -> None:
+        """call: of a, up to its notify=; it puts `data` into b's inbox. b finds it there when it sees the notification."""
+        self.b.begin(
+            "slot = ep.wait_notify(7, timeout=60); "
+            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
+        )
+        expected = self.a.run(f"""
+            data = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
+            {call}, notify=(7, {seed})).wait()
+            answer = int(data.astype(np.int64).sum())
+        """)
+        assert self.b.finish(60) == [seed, expected]

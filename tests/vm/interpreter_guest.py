@@ -3,8 +3,6 @@
 `answer` in a piece's code, if it sets one, is sent back; `say(text)` sends word before it ends.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

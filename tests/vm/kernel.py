@@ -4,8 +4,6 @@ ZEROHOP_TEST_KERNEL chooses a version ("6.1" takes the newest 6.1 kernel). Witho
 in the cache is taken, or, when there is none, the newest that apt knows.
 """
 
-from __future__ import annotations
-
 import lzma
 import os
 import re

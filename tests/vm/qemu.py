@@ -1,7 +1,5 @@
 """The command line of QEMU for one guest."""
 
-from __future__ import annotations
-
 import functools
 import os
 import shutil

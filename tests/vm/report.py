@@ -1,7 +1,5 @@
 """What a pytest run in a guest found, from its junit file."""
 
-from __future__ import annotations
-
 import xml.etree.ElementTree as ET
 from dataclasses import dataclass
 

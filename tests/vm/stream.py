@@ -5,8 +5,6 @@ its error says it may have written. The source of a failed write is overwritten:
 that would show.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 STOP = "/run/stop"  # in guest a: its presence ends the stream

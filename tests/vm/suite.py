@@ -1,7 +1,5 @@
 """A run of pytest in a guest, and what came out of it for each file."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -3,16 +3,12 @@
 selection.py says which cases. Partners are started by support.far, over the wire they are about.
 """
 
-from __future__ import annotations
-
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from vm import selection
 from vm.pair import Pair
-from vm.report import Result
 from vm.suite import SLOW, check_file, run_selection
 
 SELECTION = selection.between_two_guests()
@@ -21,7 +17,7 @@ TESTS = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture(scope="module")
-def results() -> Iterator[list[Result]]:
+def results():
     with Pair(wires=1) as pair:
         host = pair.wires[0].address(1)
         server = pair.b.start(
@@ -37,11 +33,11 @@ def results() -> Iterator[list[Result]]:
 
 @pytest.mark.timeout(SELECTION.seconds + 600)
 @pytest.mark.parametrize("file", SELECTION.files, ids=lambda path: path.stem)
-def test_between_two_guests(results: list[Result], file: Path) -> None:
+def test_between_two_guests(results, file):
     check_file(results, file)
 
 
-def test_both_guests_had_a_part(results: list[Result]) -> None:
+def test_both_guests_had_a_part(results):
     """Every case named its far partner, or had but a process, which was far as well."""
     assert results
     ran = [result for result in results if result.outcome == "passed"]

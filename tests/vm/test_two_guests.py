@@ -3,16 +3,14 @@
 On Soft-RoCE and on the software HCA: what goes wrong is told in the same words.
 """
 
-from __future__ import annotations
-
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
 
-from vm.interpreter import Interpreter, RemoteError
+from vm.interpreter import Interpreter, Programs, RemoteError
 from vm.pair import Pair
 from vm.stream import CODE, FOUND, STOP, Stream
 
@@ -46,12 +44,9 @@ def dial(address):
 
 
 @dataclass
-class Sides:
-    """The two programs. Each has `ep`; connect() gives each a `peer`, in place of the last one."""
+class Sides(Programs):
+    """Each has `ep`; connect() gives each a `peer`, in place of the last one."""
 
-    pair: Pair
-    a: Interpreter
-    b: Interpreter
     device: str
 
     def open(self, side: Interpreter) -> None:
@@ -59,10 +54,7 @@ class Sides:
 
     def connect(self) -> None:
         self.a.run("if 'peer' in globals(): peer.close()")
-        address = self.b.run("answer = ep.address.hex()")
-        self.b.begin("peer = ep.accept(timeout=60)")
-        self.a.run(f"peer = dial(bytes.fromhex({address!r}))", timeout=120)
-        self.b.finish(60)
+        self.meet("dial")
 
     def stream(self) -> None:
         """From now on a writes without end, and b waits for a notification."""
@@ -79,38 +71,25 @@ class Sides:
 
     def check_a_transfer(self, seed: int) -> None:
         """Bytes written by a, with a notification, are those that b then finds."""
-        self.b.begin(
-            "slot = ep.wait_notify(7, timeout=60); "
-            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
-        )
-        expected = self.a.run(f"""
-            data = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
-            peer.write(ep.register(data), peer["inbox"], notify=(7, {seed})).wait()
-            answer = int(data.astype(np.int64).sum())
-        """)
-        assert self.b.finish(60) == [seed, expected]
+        self.check_sum(seed, 'peer.write(ep.register(data), peer["inbox"]')
 
 
 @pytest.fixture(scope="module")
-def pair() -> Iterator[Pair]:
+def pair():
     with Pair(wires=1) as made:
         yield made
 
 
 @pytest.fixture(scope="module", params=["soft0@eth0", "rxe0"])
-def programs(pair: Pair, request: pytest.FixtureRequest) -> Iterator[Sides]:
+def programs(pair, request):
     setup = SETUP.format(device=request.param)
     made = Sides(pair, *(Interpreter(guest, setup) for guest in pair.guests), request.param)
-    for program in (made.a, made.b):
-        program.wait_ready()
-    yield made
-    for program, guest in zip((made.a, made.b), pair.guests, strict=True):
-        if guest.process.poll() is None:
-            program.close()
+    with made:
+        yield made
 
 
 @pytest.fixture
-def sides(programs: Sides) -> Sides:
+def sides(programs):
     """Both on a whole wire, connected anew."""
     programs.pair.wires[0].heal()
     programs.connect()
@@ -127,7 +106,7 @@ def lost(side: Interpreter, cut_at: float) -> RemoteError:
     return caught.value
 
 
-def test_every_operation_crosses_the_wire(sides: Sides) -> None:
+def test_every_operation_crosses_the_wire(sides):
     sides.check_a_transfer(seed=1)
     assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 5).wait()') in (0, None)
     assert sides.b.run("answer = int(np.asarray(counter)[0])") == 5
@@ -144,9 +123,7 @@ def test_every_operation_crosses_the_wire(sides: Sides) -> None:
 
 
 @pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
-def test_a_cut_wire_ends_what_is_under_way_and_a_healed_one_serves_again(
-    sides: Sides, cut: str
-) -> None:
+def test_a_cut_wire_ends_what_is_under_way_and_a_healed_one_serves_again(sides, cut):
     sides.check_a_transfer(seed=2)
     sides.stream()
     (wire,) = sides.pair.wires
@@ -182,9 +159,20 @@ def stream_while(sides: Sides, change: Callable[[], None]) -> Stream | None:
         return None
 
 
+def survives(sides: Sides, change: Callable[[], None], seed: int) -> Stream:
+    """The same Peer goes on, and what was on the wire is done once or fails as it says."""
+    attempts = (stream_while(sides, change) for _ in range(5))
+    stream = next((one for one in attempts if one is not None), None)
+    assert stream is not None, "this machine is too busy to bring the wire back in time"
+    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
+    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
+    stream.check(*sides.b.run(FOUND))
+    sides.check_a_transfer(seed)
+    return stream
+
+
 @pytest.mark.parametrize("cut", ["both ends see it", "one end sees nothing"])
-def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides: Sides, cut: str) -> None:
-    """What was on the wire is done once or fails, with what it may have written; the rest goes on."""
+def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides, cut):
     (wire,) = sides.pair.wires
 
     def change() -> None:
@@ -192,21 +180,15 @@ def test_a_wire_that_is_healed_in_time_serves_the_same_peer(sides: Sides, cut: s
         time.sleep(AWAY)  # not to wait for anything: this is what happens to the wire
         wire.heal()
 
-    attempts = (stream_while(sides, change) for _ in range(5))
-    stream = next((one for one in attempts if one is not None), None)
-    assert stream is not None, "this machine is too busy to heal a wire in time"
+    stream = survives(sides, change, seed=8)
     assert stream.longest > AWAY / 2, "nothing was on the wire when it was cut"
-    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
-    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
-    stream.check(*sides.b.run(FOUND))
-    sides.check_a_transfer(seed=8)
 
 
 only_rxe0 = pytest.mark.parametrize("programs", ["rxe0"], indirect=True)
 
 
 @only_rxe0
-def test_a_device_removed_while_in_use(sides: Sides) -> None:
+def test_a_device_removed_while_in_use(sides):
     """The kernel waits until nobody has it open: the program is told, and lets go of it."""
     sides.check_a_transfer(seed=5)
     sides.stream()
@@ -261,7 +243,7 @@ except zh.Error as error:
 
 
 @only_rxe0
-def test_a_network_interface_that_goes_down_and_comes_back(sides: Sides) -> None:
+def test_a_network_interface_that_goes_down_and_comes_back(sides):
     """The device tells of it, and the transfer of the time between says why it failed."""
     for _ in range(5):
         sides.check_a_transfer(seed=9)
@@ -281,7 +263,7 @@ def test_a_network_interface_that_goes_down_and_comes_back(sides: Sides) -> None
 
 
 @only_rxe0
-def test_a_network_interface_that_comes_back_in_mid_transfer(sides: Sides) -> None:
+def test_a_network_interface_that_comes_back_in_mid_transfer(sides):
     """What was sent, and not acknowledged before it went down, may have been done."""
     guest = sides.pair.a
 
@@ -289,17 +271,11 @@ def test_a_network_interface_that_comes_back_in_mid_transfer(sides: Sides) -> No
         for state in ("down", "up"):
             guest.run(["ip", "link", "set", "eth0", state], timeout=60)
 
-    attempts = (stream_while(sides, change) for _ in range(5))
-    stream = next((one for one in attempts if one is not None), None)
-    assert stream is not None, "this machine is too busy to bring an interface back in time"
-    sides.a.run("assert peer.alive; peer.notify(5, 1).wait()")
-    assert sides.b.run("answer = ep.wait_notify(5, timeout=60)") == 1
-    stream.check(*sides.b.run(FOUND))
-    sides.check_a_transfer(seed=11)
+    survives(sides, change, seed=11)
 
 
 @only_rxe0
-def test_doctor_checks_a_pair_of_hosts(sides: Sides) -> None:
+def test_doctor_checks_a_pair_of_hosts(sides):
     """`zerohop doctor --listen` on one side, `--peer` on the other: each route that exists works."""
     doctor = [sides.pair.a.machine.python, "-m", "zerohop", "doctor", "--verbs", "rxe0"]
     listening = sides.pair.b.start([*doctor, "--listen"])
@@ -315,7 +291,7 @@ def test_doctor_checks_a_pair_of_hosts(sides: Sides) -> None:
 
 
 @only_rxe0
-def test_a_guest_whose_plug_is_pulled_is_lost(sides: Sides) -> None:
+def test_a_guest_whose_plug_is_pulled_is_lost(sides):
     """The last one: nothing runs in that guest any more."""
     sides.check_a_transfer(seed=4)
     sides.a.begin("ep.wait_notify(9, timeout=120)")

@@ -1,13 +1,8 @@
 """Two hosts on two wires, a Soft-RoCE device on each: shared by large transfers, and cut one at a time."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import pytest
 
-from vm.interpreter import Interpreter, RemoteError
+from vm.interpreter import Interpreter, Programs, RemoteError
 from vm.pair import Pair
 
 pytestmark = pytest.mark.timeout(600)
@@ -39,38 +34,20 @@ pairs = [
 """
 
 
-@dataclass
-class Sides:
-    """The two programs. Each has `ep` and `peer`, `inbox` and, on side a, `source` and `pairs`."""
-
-    pair: Pair
-    a: Interpreter
-    b: Interpreter
+class Sides(Programs):
+    """Each has `ep` and `peer`, `inbox` and, on side a, `source` and `pairs`."""
 
     def connect(self, control: int) -> None:
         """Anew, with the control connection on that wire."""
         for number, side in enumerate((self.a, self.b)):
             host = self.pair.wires[control].address(number)
             side.run(SETUP.format(host=host, stripe_bytes=STRIPE_BYTES), timeout=120)
-        address = self.b.run("answer = ep.address.hex()")
-        self.b.begin("peer = ep.accept(timeout=60)")
-        self.a.run(f"peer = ep.connect(bytes.fromhex({address!r}), timeout=60)", timeout=120)
-        self.b.finish(60)
+        self.meet("ep.connect")
         self.a.run("source = ep.register(np.zeros(nbytes, np.uint8))" + PAIRS)
 
     def check_a_transfer(self, seed: int, call: str = "write_many(pairs") -> None:
         """b finds all bytes in place at the very moment when it sees the notification."""
-        self.b.begin(
-            "slot = ep.wait_notify(7, timeout=60); "
-            "answer = [slot, int(np.asarray(inbox).astype(np.int64).sum())]"
-        )
-        expected = self.a.run(f"""
-            numbers = np.random.default_rng({seed}).integers(0, 256, nbytes, np.uint8)
-            np.asarray(source)[:] = numbers
-            peer.{call}, notify=(7, {seed})).wait()
-            answer = int(numbers.astype(np.int64).sum())
-        """)
-        assert self.b.finish(60) == [seed, expected]
+        self.check_sum(seed, f"np.asarray(source)[:] = data; peer.{call}")
 
     def moved(self) -> list[int]:
         return list(self.a.run("answer = [rail['bytes_out'] for rail in peer.stats()['rails']]"))
@@ -89,19 +66,16 @@ class Sides:
 
 
 @pytest.fixture(scope="module")
-def programs() -> Iterator[Sides]:
-    with Pair(wires=2) as pair:
-        made = Sides(pair, *(Interpreter(guest, IMPORTS) for guest in pair.guests))
-        for program in (made.a, made.b):
-            program.wait_ready()
+def programs():
+    with (
+        Pair(wires=2) as pair,
+        Sides(pair, *(Interpreter(guest, IMPORTS) for guest in pair.guests)) as made,
+    ):
         yield made
-        for program, guest in zip((made.a, made.b), pair.guests, strict=True):
-            if guest.process.poll() is None:
-                program.close()
 
 
 @pytest.fixture
-def sides(programs: Sides) -> Sides:
+def sides(programs):
     for wire in programs.pair.wires:
         wire.heal()
     return programs
@@ -113,12 +87,12 @@ def assert_equal_shares(before: list[int], after: list[int], total: int) -> None
     assert abs(grown[0] - grown[1]) <= TOLERANCE, grown
 
 
-def test_an_adapter_and_the_software_hca_are_no_pair(sides: Sides) -> None:
+def test_an_adapter_and_the_software_hca_are_no_pair(sides):
     with pytest.raises(RemoteError, match=r"ValueError: 'soft0' and 'rxe0' cannot be rails"):
         sides.a.run('zh.Endpoint("rxe0,soft0")')
 
 
-def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides: Sides) -> None:
+def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides):
     sides.connect(control=0)
     nbytes = sides.a.run("answer = nbytes")
     for seed, call in enumerate(["write_many(pairs", "write(source, target"] * 2, start=1):
@@ -134,9 +108,7 @@ def test_both_wires_carry_equal_shares_and_the_notification_comes_behind(sides: 
 
 @pytest.mark.parametrize("number", [0, 1])
 @pytest.mark.parametrize("seen_by", ["both ends", "one end"])
-def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(
-    sides: Sides, number: int, seen_by: str
-) -> None:
+def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(sides, number, seen_by):
     other = 1 - number
     sides.connect(control=other)
     sides.check_a_transfer(seed=1)
@@ -176,7 +148,7 @@ def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(
     assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 1).wait()') in (0, 5)
 
 
-def test_a_device_of_two_is_removed_in_mid_transfer(sides: Sides) -> None:
+def test_a_device_of_two_is_removed_in_mid_transfer(sides):
     """The kernel waits until nobody has it open; meanwhile the other device carries everything."""
     sides.connect(control=0)
     sides.check_a_transfer(seed=1)

@@ -1,7 +1,5 @@
 """A wire between two guests, which can be cut and healed while bytes are on it."""
 
-from __future__ import annotations
-
 import socket
 
 from vm.guest import Guest

@@ -1,7 +1,5 @@
 """Where an address stands in a device's table of GIDs: other programs want its number."""
 
-from __future__ import annotations
-
 import ipaddress
 from pathlib import Path
 

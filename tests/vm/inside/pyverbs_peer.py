@@ -3,8 +3,6 @@
 Run by the system's Python, for which Debian builds pyverbs. Orders come as JSON lines, answers go so.
 """
 
-from __future__ import annotations
-
 import json
 import socket
 import sys

@@ -4,8 +4,6 @@ perftest's two sides first tell each other, over TCP, their version, buffer size
 times who they are; then each writes the number of the round to the last byte of the other's buffer.
 """
 
-from __future__ import annotations
-
 import ipaddress
 import socket
 import struct

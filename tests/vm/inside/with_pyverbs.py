@@ -1,7 +1,5 @@
 """Our queue pair talks to one that rdma-core's own pyverbs made: every operation, both ways."""
 
-from __future__ import annotations
-
 import ipaddress
 import json
 import struct

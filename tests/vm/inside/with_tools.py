@@ -1,23 +1,16 @@
 """What zerohop doctor and zerohop topo say about a real RDMA device."""
 
-from __future__ import annotations
-
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-from support.patience import patient
+from support.program import run_python
 
 ADDRESS = "10.77.0.1"  # of guest a on its first wire
 
 
 def run(*arguments: str) -> Any:
-    done = subprocess.run(
-        [sys.executable, "-m", "zerohop", *arguments],
-        capture_output=True, check=False, text=True, timeout=patient(30),
-    )  # fmt: skip
+    done = run_python("-m", "zerohop", *arguments, seconds=30)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
