@@ -86,7 +86,7 @@ def test_ucx_runs_once_more_only_when_the_first_run_was_short(monkeypatch) -> No
     assert ucx.bandwidth(ucx.TCP, "write", 8, 1.0) == {"bandwidth": 2 * MIB}
     assert ucx.bandwidth(ucx.TCP, "write", 8, 1e-6) == {"bandwidth": 2 * MIB}
     assert runs == [20, ucx.MOST, 20]
-    found = ucx.latency(ucx.TCP, (50, 99), 8, 1e-6)
+    found = ucx.latency(ucx.TCP, 8, 1e-6)
     assert found == pytest.approx({"p50": 9e-6, "p99": 9e-6, "mean": 10e-6})
 
 
@@ -99,8 +99,8 @@ def test_ucx_is_run_in_the_way_that_is_asked_for(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(ucx, "require_program", lambda name, package: name)
     monkeypatch.setattr(ucx, "run_pair", pair)
-    by_cma = ucx.contender(ucx.CMA, True, host.UCX_TESTS)
-    by_posix = ucx.contender(ucx.POSIX, True, host.UCX_TESTS)
+    by_cma = ucx.contender(ucx.CMA, host.UCX_TESTS)
+    by_posix = ucx.contender(ucx.POSIX, host.UCX_TESTS)
     assert by_cma.measure(Order("read", "cpp", 64, 0), 0.01) == {"bandwidth": 2 * MIB}
     assert by_posix.measure(Order("write_latency", "cpp", 64, 0), 0.01)["p50"] == 1e-6
     (cma, _), (posix, environment) = ran

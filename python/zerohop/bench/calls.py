@@ -12,9 +12,8 @@ import numpy as np
 
 from zerohop import _core
 from zerohop.bench.loops import batches
-from zerohop.bench.plan import Found, PeerFailed
+from zerohop.bench.plan import Found, PeerFailed, percentiles
 from zerohop.bench.side import Side
-from zerohop.observe.stats import percentiles
 
 POSTS = 32  # per clock reading: fewer than the depth of the send queue
 BATCHES = 200

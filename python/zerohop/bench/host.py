@@ -85,7 +85,7 @@ def make(options: Options) -> Suite:
         "torch": (Workers("torch", 2, torch.TorchShared, nbytes), ""),
     }
     if "ucx" in options.peers:
-        entries += [_ucx(part, options) for part in UCX_WAYS]
+        entries += [_ucx(part) for part in UCX_WAYS]
     for name, (contender, settings) in peers.items():
         if name in options.peers:
             entries.append(Entry(name, contender, memory=ANY, settings=settings))
@@ -123,8 +123,7 @@ def _ours(part: str, options: Options, nbytes: int) -> Entry:
     return replace(entry, tests=tests, needed=part == DEVICE)
 
 
-def _ucx(part: str, options: Options) -> Entry:
+def _ucx(part: str) -> Entry:
     way = UCX_WAYS[part]
-    contender = ucx.contender(way, options.quick, UCX_TESTS)
-    label = f"ucx {way.name}"
+    contender, label = ucx.contender(way, UCX_TESTS), f"ucx {way.name}"
     return Entry("ucx", contender, ("cpp",), part, way.name, settings=way.settings, label=label)

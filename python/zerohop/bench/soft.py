@@ -59,7 +59,7 @@ def make(options: Options) -> Suite:
     tests = {test: test for test in (*SIZED_TESTS, *BLOCK_TESTS)}
     entries = [Entry(OURS, ours, DRIVERS, tests=tests, needed=True, settings=BY_DEVICE)]
     if "ucx" in options.peers:
-        player = ucx.contender(ucx.TCP, options.quick)
+        player = ucx.contender(ucx.TCP)
         entries.append(Entry("ucx", player, ("cpp",), route="tcp", settings=ucx.TCP.settings))
     if "tcp" in options.peers:
         entries.append(Entry("tcp", ours, ("cpp",), route="tcp", tests=TCP_TESTS))

@@ -49,7 +49,6 @@ TABLES = (
     over_sizes("put_notify", "put_notify, one way", "one_way"),
     over_sizes("put_notify_both", "put_notify that CPUs see, too", "one_way"),
     *(over_sizes(f"put_notify_{way}", f"put_notify, way {way}", "one_way") for way in RING_WAYS),
-    over_sizes("word", "the bare minimum, one way: put and poll a word", "one_way"),
     over_sizes("put_wide", "puts by the whole GPU, 132 blocks of 512 threads"),
     listed("8 B messages", "rate", MESSAGES),
     listed("time for a kernel to post an entry", "posted", ENTRIES),
@@ -94,7 +93,6 @@ TARGETS = (
         at_least=True,
     ),
     _beside_nvshmem("put_notify, one way", "put_notify", "one_way"),
-    _beside_nvshmem("4 B word, one way", "word", "one_way"),
     *(
         _beside_nvshmem(f"8 B {test}, {said}", f"{test}_{shape}", "rate")
         for test in ("puts", "values")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from zerohop import _core
@@ -12,10 +11,8 @@ from zerohop.bench.p2p.peers import NCCL_SETTINGS, TORCH_SETTINGS, Nccl, Raw, To
 from zerohop.bench.p2p.plan import (
     BLOCK_TESTS,
     BLOCKS_NBYTES,
-    MAPPING_NBYTES,
     arena_nbytes,
     gpu_plan,
-    mapping_nbytes,
     steps,
 )
 from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
@@ -42,13 +39,6 @@ TABLES = (
     over_sizes("halo", "halo columns of 64 B (raw: row by row)"),
     over_sizes("post_write", "host time to post a write", "per_call"),
     over_sizes("stream_notify", "host time to post a write + notify", "per_call"),
-    over_sizes("mapping", "first write to an allocation, extra time over later ones", "first"),
-    over_sizes(
-        "mapping",
-        "posting to mapped memory by a new RemoteMemory, extra time over a known one",
-        "cached",
-    ),
-    over_sizes("mapping", "standard error of that difference", "cached_error"),
 )
 LARGE = up_from(256 * MIB)
 WRITE = Of("write")
@@ -89,15 +79,6 @@ TARGETS = (
     ),
     _large("reading from 256 MiB / writing", 0.95, Of("read"), WRITE),
     _large("both directions from 256 MiB / one", 1.9, Of("both"), WRITE),
-    Target("first mapping of 1 GiB", 2e-3, Of("mapping", "first"), sizes=(MAPPING_NBYTES,)),
-    Target(
-        "cached mapping of 1 GiB, and its standard error",
-        2e-6,
-        Of("mapping", "cached"),
-        Of("mapping", "cached_error"),
-        operator.add,
-        sizes=(MAPPING_NBYTES,),
-    ),
 )
 NO_GPU = (
     "No GPU is visible to the driver, so there is nothing to measure between GPUs (zerohop doctor shows why).  "
@@ -111,7 +92,7 @@ def make(options: Options) -> Suite:
     absences = Absences()
     return Suite(
         "p2p",
-        steps(plan, mapping_nbytes(free)),
+        steps(plan),
         entries(options, gpus, arena_nbytes(plan), absences),
         TABLES,
         {"": TARGETS},
