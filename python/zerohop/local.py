@@ -26,7 +26,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SILENCE_S = 120.0  # a job fails if no worker sends anything for so long
 KILLED_S = 0.5  # how long after its peers' failures the death of a worker may be noticed
@@ -161,7 +164,7 @@ class Ranks:
             self._kill()
             raise
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
