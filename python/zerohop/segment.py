@@ -72,8 +72,7 @@ class Segment:
         self.name, self._membership, self._ranges = name, membership, slots
         self._what = f"segment {name!r} of {membership.name!r}"
         self._queues = [
-            Queue(f"queue {number} of {self._what}", name=membership.named)
-            for number in range(queues)
+            Queue(f"queue {number} of {self._what}", membership.named) for number in range(queues)
         ]
         self._part = OwnPart(membership.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False

@@ -78,7 +78,7 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path: Path) -> None:
     assert (head["nvshmem"], head["nvshmem_memory"]) == ("3.4.5", "mapped")
     assert "one way of 8 B by soft0" in head["rings"]["CPU / CPU"]
     assert "until an entry is done" in text
-    assert re.search("proxy: a thread posts an entry <= 1 us not measured", text)
+    assert re.search("entries_proxy_1 to post <= 1 us not measured", text)
     assert "CPU / GPU: not available" in text
 
 
@@ -114,7 +114,7 @@ def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch: pytest.MonkeyPatch
     good, text = measured(Options("soft0", ("nvshmem",), quick=True))
     assert good
     assert "There is one GPU: both processes use it" in text
-    assert re.search("one way <= 1.6 us [0-9.]+ .?s at 8 B not judged: one GPU", text)
+    assert re.search("one way of 8 B <= 1.6 us [0-9.]+ .?s at 8 B not judged: one GPU", text)
     assert not re.search(r"\b(met|missed)\b", text)
     assert "NVSHMEM needs one GPU per process" in text
 

@@ -79,7 +79,7 @@ def test_a_figure_of_ours_that_fails_is_told_and_the_rest_is_measured(monkeypatc
     assert f"zerohop bench failed: stream_notify: {said}" in text
     assert f"zerohop stream_notify {said}" in text  # in the table of what is not available
     assert "raw its shutdown" in text
-    assert re.search("stream to stream, one way <= 4.5 us not measured", text)
+    assert re.search("stream_notify one way of 8 B to 4 KiB <= 4.5 us not measured", text)
 
 
 def test_arenas_of_all_contenders_fit_into_the_fuller_gpu() -> None:

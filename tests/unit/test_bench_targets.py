@@ -11,7 +11,7 @@ from zerohop.bench.rows import OURS, Row
 from zerohop.bench.targets import Target, verdicts
 
 Judged = dict[str, tuple[bool | None, str]]
-ONE_WAY = "8 B to 4 KiB write+notify, stream to stream, one way <= 4.5 us"
+ONE_WAY = "stream_notify one way of 8 B to 4 KiB <= 4.5 us"
 
 
 def row(test: str, nbytes: int, metric: str, value: float, impl: str = OURS, **others) -> Row:
@@ -40,8 +40,8 @@ def test_ratios_are_judged_at_the_worst_size_from_their_threshold() -> None:
         rows += [rate("write", nbytes, theirs, impl) for impl in ("ucx", "iperf3")]
     rows += [rate("write", MIB, 0.0, driver="python")]
     assert judged(soft.TARGETS, *rows) == {
-        "write bandwidth from 64 KiB / ucx >= 1": (False, "0.9 at 1 MiB, best 2"),
-        "write bandwidth from 1 MiB / iperf3 >= 0.9": (True, "0.9 at 1 MiB, best 2"),
+        "write bandwidth from 64 KiB by C++ / ucx >= 1": (False, "0.9 at 1 MiB, best 2"),
+        "write bandwidth from 1 MiB by C++ / iperf3 >= 0.9": (True, "0.9 at 1 MiB, best 2"),
     }
     latencies = [row("latency", 8, "p50", 10e-6)]
     latencies += [row("latency", 8, "p50", 7e-6, impl) for impl in ("ucx", "tcp")]
@@ -70,7 +70,7 @@ def test_figures_between_gpus_are_judged() -> None:
         *(True, False, True, False),
         *(True, False),
     ]
-    assert found["write from 256 MiB / raw >= 0.99"] == (False, "0.98 at 256 MiB, best 1")
+    assert found["write bandwidth from 256 MiB / raw >= 0.99"] == (False, "0.98 at 256 MiB, best 1")
     assert found[ONE_WAY] == (False, "4.6 us at 4 KiB, best 4.4 us")
 
 
@@ -84,16 +84,16 @@ def test_kernels_are_judged() -> None:
     posted = {"proxy_1": 0.9e-6, "proxy_32": 0.1e-6, "direct_1": 1.1e-6, "direct_32": 0.2e-6}
     rows += [row(f"entries_{name}", 8, "posted", value) for name, value in posted.items()]
     assert judged(gda.TARGETS, *rows) == {
-        "8 B put_notify by a thread, one way <= 1.6 us": (True, "1.5 us at 8 B"),
-        "64 KiB put_notify by a block, one way <= 3.5 us": (False, "3.6 us at 64 KiB"),
-        "64 MiB put by a kernel / a bare copy >= 0.95": (False, "0.94 at 64 MiB"),
-        "8 B puts by a kernel / by the host from C++ >= 10": (False, "9.474 at 8 B"),
-        "put_notify, one way / nvshmem <= 1": (False, "1.053 at 4 KiB, best 0.9375"),
-        "8 B puts, 132 x 512 threads / nvshmem >= 1": (True, "1.011 at 8 B"),
-        "proxy: a thread posts an entry <= 1 us": (True, "900 ns at 8 B"),
-        "proxy: rate of posting by 32 threads / by one >= 8": (True, "9 at 8 B"),
-        "direct: a thread posts an entry <= 1 us": (False, "1.1 us at 8 B"),
-        "direct: rate of posting by 32 threads / by one >= 8": (False, "5.5 at 8 B"),
+        "put_notify one way of 8 B <= 1.6 us": (True, "1.5 us at 8 B"),
+        "put_notify one way of 64 KiB <= 3.5 us": (False, "3.6 us at 64 KiB"),
+        "put_wide bandwidth / bare >= 0.95": (False, "0.94 at 64 MiB"),
+        "puts_132x512 rate / host_puts_cpp >= 10": (False, "9.474 at 8 B"),
+        "put_notify one way / nvshmem <= 1": (False, "1.053 at 4 KiB, best 0.9375"),
+        "puts_132x512 rate / nvshmem >= 1": (True, "1.011 at 8 B"),
+        "entries_proxy_1 to post <= 1 us": (True, "900 ns at 8 B"),
+        "entries_proxy_32 to post / entries_proxy_1 <= 0.125": (True, "0.1111 at 8 B"),
+        "entries_direct_1 to post <= 1 us": (False, "1.1 us at 8 B"),
+        "entries_direct_32 to post / entries_direct_1 <= 0.125": (False, "0.1818 at 8 B"),
     }
 
 
@@ -136,8 +136,8 @@ def test_waits_are_judged_on_one_core_and_by_the_worst_job() -> None:
         *(taken(f"barrier_{n}", "gloo", 10e-6, nbytes=0) for n in (2, 4)),
     ]
     assert [(v.target, v.measured, v.met) for v in wait.report(rows).judged] == [
-        ("8 B by p2p / pipe, one core <= 1.5", "1.75 (7 us to 4 us)", False),
-        ("8 B by soft0 / tcp yielding, one core <= 1.5", "1.33 (16 us to 12 us)", True),
+        ("zerohop p2p: latency on one core median / pipe <= 1.5", "1.75 at 8 B", False),
+        ("zerohop soft0: latency on one core median / tcp yielding <= 1.5", "1.333 at 8 B", True),
         ("barrier / mpi, free <= 1.5", "3.00 with 4 ranks", False),
         ("barrier / gloo, free <= 1", "0.90 with 4 ranks", True),
     ]

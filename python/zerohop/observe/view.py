@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import time
@@ -13,6 +14,7 @@ from zerohop.observe.sources import Answer, Source, ask_all, local_sources
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 NOBODY = (
     "no process of this user serves its counters on this host: start it with ZEROHOP_METRICS=local, or name the "
@@ -23,6 +25,7 @@ _TITLES = (
     *("now", "p50", "p99", "errors"),
 )
 _WORDS = 5  # columns of text, aligned left; the others hold numbers
+_WIDEST = 10_000  # characters of a line into a pipe
 _LONGEST = 24  # characters shown of a name
 
 
@@ -89,10 +92,28 @@ def _run_live(watch: Watch, interval: float) -> None:
 
 def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
     from rich.console import Group
+    from rich.text import Text
+
+    table = _table(rows)
+    table.title, table.expand = "zerohop top", True
+    return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
+
+
+def plain(rows: Sequence[Row]) -> str:
+    """Aligned columns with a line of titles, whatever their width."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=_WIDEST)
+    with console.capture() as shown:
+        console.print(_table(rows))
+    return "\n".join(line.rstrip() for line in shown.get().splitlines())
+
+
+def _table(rows: Sequence[Row]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="zerohop top", box=None, padding=(0, 1, 0, 0), expand=True)
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for place, title in enumerate(_TITLES):  # in a narrow terminal names are cut
         word = place < _WORDS
         table.add_column(
@@ -100,23 +121,7 @@ def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
         )
     for row in rows:  # Text: names are not markup
         table.add_row(*map(Text, _cells(row)), style="red" if row.failures else "")
-    return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
-
-
-def plain(rows: Sequence[Row]) -> str:
-    """Aligned columns with a line of titles."""
-    lines = [_TITLES, *map(_cells, rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(_TITLES))]
-    text = []
-    for line in lines:
-        cells = zip(line, widths, strict=True)
-        text.append(
-            "  ".join(
-                cell.ljust(width) if place < _WORDS else cell.rjust(width)
-                for place, (cell, width) in enumerate(cells)
-            ).rstrip()
-        )
-    return "\n".join(text)
+    return table
 
 
 def _cells(row: Row) -> tuple[str, ...]:
