@@ -19,6 +19,7 @@ from zerohop.bench.placement import FREE, TOGETHER
 from zerohop.bench.plan import KIB, Options, Order
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import run_suite
+from zerohop.bench.workers import serve
 from zerohop.local import Ranks
 
 SIZES = (8, 64 * KIB)
@@ -177,7 +178,7 @@ def test_calls_are_measured_from_python_and_from_cpp(tmp_path: Path) -> None:
 
 
 def test_a_write_is_seen_without_a_notification_by_both_drivers() -> None:
-    with Ranks(pair.work, 2, "soft0", 4096) as ranks:
+    with Ranks(serve, 2, pair.Pair, "soft0", 4096) as ranks:
         for test, nbytes, times in (
             *(("write_latency", nbytes, 300) for nbytes in (8, 1, 8, 512)),
             ("send_latency", 64, 30),

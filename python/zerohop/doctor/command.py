@@ -18,7 +18,7 @@ from zerohop.doctor.host import Host
 from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
 from zerohop.doctor.sharing import p2p_matrix
-from zerohop.doctor.trial import TIMEOUT_S, Outcome, serve, share, try_pair, try_routes
+from zerohop.doctor.trial import TIMEOUT_S, Outcome, serve, share, try_pair
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 from zerohop.local import RankFailed
@@ -96,7 +96,7 @@ def _with_second_process(route: str, device: str | None) -> Outcome:
         second_process(serve, device) as address,
         Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint,
     ):
-        return try_routes(endpoint, address, (route,))[0]
+        return try_pair(endpoint, address, (route,))[1][0]
 
 
 def pair(address: bytes, want: str | None, device: str | None, as_json: bool) -> bool:

@@ -15,7 +15,6 @@ from zerohop._core import Peer
 from zerohop.doctor import ends
 from zerohop.doctor.far_end import stay
 from zerohop.doctor.finding import Finding, State
-from zerohop.doctor.routes import ROUTES
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, RouteUnavailable
 from zerohop.local import Link
@@ -46,15 +45,10 @@ def share(endpoint: Endpoint) -> str:
     return target.share(endpoint, NBYTES)
 
 
-def try_routes(endpoint: Endpoint, address: bytes, routes: Sequence[str] = ROUTES) -> list[Outcome]:
-    """Connects to a counterpart and tests each route; raises zh.Error if it cannot connect."""
-    return try_pair(endpoint, address, routes)[1]
-
-
 def try_pair(
     endpoint: Endpoint, address: bytes, routes: Sequence[str]
 ) -> tuple[list[Finding], list[Outcome]]:
-    """As try_routes(), and compares both ends.
+    """Connects to a counterpart, compares both ends and tests each route; raises zh.Error if it cannot connect.
 
     Bounded: every step has a timeout, and a lost peer ends the rest at once.
     """
