@@ -8,7 +8,6 @@ import os
 import sys
 import time
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
@@ -245,23 +244,13 @@ class Endpoint(_core.Endpoint):
         self.peek_notify(0)  # raises if the Endpoint is closed or was made before a fork
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         import asyncio  # would cost half of `import zerohop`
 
         await asyncio.to_thread(self.close)

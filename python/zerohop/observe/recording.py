@@ -15,7 +15,6 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 from uuid import uuid4
 
@@ -93,12 +92,7 @@ class record:
         self._process = os.getpid()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process != os.getpid():
             return
         events, self.dropped = _core.stop_recording()

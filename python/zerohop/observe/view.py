@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zerohop.host import decimal_bytes, human_seconds
 from zerohop.observe.rates import Row, rows_between
 from zerohop.observe.sources import Answer, Source, ask_all, local_sources
 
@@ -127,10 +128,10 @@ def _table(rows: Sequence[Row]) -> Table:
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         *(_shown(name, _LONGEST) for name in _names(row)),
-        _scaled(row.operations),
-        _scaled(row.bytes_out, "B"),
-        _scaled(row.bytes_in, "B"),
-        _scaled(row.notifications),
+        _count(row.operations),
+        _nbytes(row.bytes_out),
+        _nbytes(row.bytes_in),
+        _count(row.notifications),
         str(row.under_way),
         _duration(row.p50),
         _duration(row.p99),
@@ -149,19 +150,14 @@ def _shown(text: str, most: int) -> str:
     return bare if len(bare) <= most else bare[: most - 1] + "~"
 
 
-def _scaled(value: float, unit: str = "") -> str:
-    """Powers of 1000: '12.3MB', '950'."""
-    for prefix in ("", "k", "M", "G", "T"):
-        if value < 999.5 or prefix == "T":
-            break
-        value /= 1000
-    return f"{value:.3g}{prefix}{unit}"
+def _count(value: float) -> str:
+    """Powers of 1000: '12.3k', '950'."""
+    return decimal_bytes(value).replace(" ", "").removesuffix("B")
+
+
+def _nbytes(value: float) -> str:
+    return decimal_bytes(value).replace(" ", "")
 
 
 def _duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "-"
-    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
-        if seconds < 999.5 * size:
-            return f"{seconds / size:.3g}{unit}"
-    return f"{seconds:.3g}s"
+    return "-" if math.isnan(seconds) else human_seconds(seconds).replace(" ", "")
