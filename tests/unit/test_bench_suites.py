@@ -155,10 +155,8 @@ def test_registering_is_measured_by_size_and_again(tmp_path: Path, monkeypatch) 
     for impl in (OURS, "raw"):
         assert found >= {(impl, "fresh", m, n) for m in ("register", "close") for n in SIZES}
         assert found >= {(impl, "again", "register", n) for n in SIZES}
-    assert found >= {(OURS, f"{kind}_numpy", "register", 64) for kind in ("view", "views")}
     assert [a["reason"] for a in head["not_available"]] == [registration.NO_GPU]
     assert "again register <= 2 us" in text
-    assert "10000 views of one array" in text
 
 
 @pytest.mark.timeout(300)
