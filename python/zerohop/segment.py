@@ -239,7 +239,7 @@ class Segment:
     ) -> _core.Transfer:
         line = self._queue(queue)
         line.make_room(self._membership.endpoint.timeout)
-        transfer = far.begin(begin)
+        transfer = far.named_call(begin)
         line.add(far.rank, transfer)
         return transfer
 
@@ -276,7 +276,7 @@ class Segment:
         """
         deadline = Deadline(self._membership.bound(timeout))
         far, word = self._word(rank, offset, deadline, value)
-        return far.finish(lambda: far.peer.fetch_add(word, value), deadline)
+        return far.named_call(lambda: int(far.peer.fetch_add(word, value).wait(deadline.left)))
 
     def atomic_compare_swap(
         self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
@@ -287,7 +287,9 @@ class Segment:
         """
         deadline = Deadline(self._membership.bound(timeout))
         far, word = self._word(rank, offset, deadline, expected, desired)
-        return far.finish(lambda: far.peer.compare_swap(word, expected, desired), deadline)
+        return far.named_call(
+            lambda: int(far.peer.compare_swap(word, expected, desired).wait(deadline.left))
+        )
 
     def _word(
         self, rank: int, offset: int, deadline: Deadline, *values: int
