@@ -161,6 +161,7 @@ def _finite(context: click.Context, option: click.Parameter, number: float) -> f
 )
 @click.option(
     "--size",
+    "nbytes",
     default="64M",
     show_default=True,
     callback=lambda context, option, text: _parse_bytes(text),
@@ -179,17 +180,7 @@ def _finite(context: click.Context, option: click.Parameter, number: float) -> f
 @click.option("--listen", is_flag=True, help="Be the other end: print an address and serve.")
 @device_option
 @click.pass_context
-def verify(
-    context: click.Context,
-    minutes: float,
-    routes: tuple[str, ...],
-    size: int,
-    seed: int | None,
-    as_json: bool,
-    peer: bytes | None,
-    listen: bool,
-    device: str | None,
-) -> None:
+def verify(context: click.Context, /, listen: bool, **options: Any) -> None:
     """Test memory and the routes to it, like a memory tester: write patterns, read them back and compare.
 
     Between two processes of this host, or with --listen on one host and --peer on another. Ranges and
@@ -200,26 +191,29 @@ def verify(
     from zerohop.errors import Error
 
     if listen:
-        timed = context.get_parameter_source("minutes") is not ParameterSource.DEFAULT
-        if as_json or routes or peer is not None or seed is not None or timed:
+        given = {
+            name
+            for name in options
+            if context.get_parameter_source(name) is not ParameterSource.DEFAULT
+        }
+        if given - {"nbytes", "device"}:
             raise click.UsageError("--listen can be combined only with --size and --verbs")
         from zerohop.verify import target
 
         try:
-            return target.listen(device, size)
+            return target.listen(options["device"], options["nbytes"])
         except (Error, ValueError) as error:
             raise click.ClickException(str(error)) from None
     from rich.console import Console
 
     from zerohop.verify import command
 
-    options = command.Options(minutes * 60, routes, device, peer, size, seed, as_json)
+    made = command.Options(**options)
     try:
-        endpoint = command.open_endpoint(options)
+        endpoint = command.open_endpoint(made)
     except (Error, ValueError) as error:
         raise click.UsageError(str(error)) from None
-    good = command.run(options, endpoint, Console())
-    context.exit(0 if good else 1)
+    context.exit(0 if command.run(made, endpoint, Console()) else 1)
 
 
 def _parse_bytes(text: str) -> int:

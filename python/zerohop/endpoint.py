@@ -8,12 +8,11 @@ import os
 import sys
 import time
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, SupportsFloat
 
 from zerohop import _core
 from zerohop._endpoint.knobs import KNOBS, Knobs, chosen, warn_of_misspelt
-from zerohop._endpoint.numbers import whole
+from zerohop._endpoint.numbers import seconds, whole
 from zerohop._endpoint.rails import interface_hint, joined, nearest_rails, preferred_adapters
 from zerohop.errors import VerbsError, reworded
 
@@ -75,13 +74,6 @@ def _check_address(host: str) -> None:
             f"host must be an IPv4 or IPv6 address of this machine, such as '127.0.0.1', not {host!r}: "
             "`getent ahosts NAME` lists those of a name"
         ) from None
-
-
-def _check_seconds(what: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, SupportsFloat):
-        raise TypeError(f"{what} must be a number of seconds, not {type(value).__name__}")
-    if not 0 <= float(value) < float("inf"):
-        raise ValueError(f"{what} must be a number of seconds >= 0, not {value}")
 
 
 class Endpoint(_core.Endpoint):
@@ -168,8 +160,8 @@ class Endpoint(_core.Endpoint):
             timeout = _number_from_env("ZEROHOP_TIMEOUT", _DEFAULT_TIMEOUT)
         if spin is None:
             spin = _number_from_env("ZEROHOP_SPIN", _DEFAULT_SPIN)
-        _check_seconds("timeout", timeout)
-        _check_seconds("spin", spin)
+        seconds(timeout, "timeout")
+        seconds(spin, "spin")
         place = _place(metrics)
         wrong = _faults_text(faults)
         devices = os.environ.get("ZEROHOP_DEVICE", "") if device is None else joined(device)
@@ -252,23 +244,13 @@ class Endpoint(_core.Endpoint):
         self.peek_notify(0)  # raises if the Endpoint is closed or was made before a fork
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self.__enter__()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         import asyncio  # would cost half of `import zerohop`
 
         await asyncio.to_thread(self.close)

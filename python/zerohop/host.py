@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import platform
 from pathlib import Path
@@ -26,11 +25,6 @@ def cpu_model(root: Path = Path("/")) -> str:
 def usable_cores() -> int:
     """Cores this process may run on: under taskset or in a container fewer than the machine has."""
     return len(os.sched_getaffinity(0))
-
-
-def has_torch() -> bool:
-    """Whether PyTorch is installed; importing it to find out would take seconds."""
-    return importlib.util.find_spec("torch") is not None
 
 
 def human_bytes(nbytes: float) -> str:

@@ -25,9 +25,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import connection
-from multiprocessing.context import SpawnProcess
-from types import TracebackType
-from typing import Any, final
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 SILENCE_S = 120.0  # a job fails if no worker sends anything for so long
 KILLED_S = 0.5  # how long after its peers' failures the death of a worker may be noticed
@@ -76,13 +77,14 @@ class Link:
         self._pipe.send(("answer", value))
 
 
-def _worker(
+def run_worker(
     function: Callable[..., Any],
     rank: int,
     size: int,
     pipe: connection.Connection[Any, Any],
     arguments: tuple[Any, ...],
 ) -> None:
+    """The main function of a worker."""
     # Ctrl-C reaches the whole process group; the parent ends the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
@@ -118,13 +120,12 @@ def _uninterrupted() -> Iterator[None]:
 
 
 @dataclass
-class _Rank:
-    process: SpawnProcess
+class Rank:
+    process: Any  # a multiprocessing.Process, or what has its pid, exitcode, join() and kill()
     pipe: connection.Connection[Any, Any]
     inbox: dict[str, Any] = field(default_factory=dict)  # one "exchange", "answer", "result" each
 
 
-@final
 class Ranks:
     """`size` worker processes that each run `function(link, *arguments)`.
 
@@ -142,14 +143,14 @@ class Ranks:
     ) -> None:
         self._silence = silence
         self._on_report = on_report
-        self._ranks: list[_Rank] = []
+        self._ranks: list[Rank] = []
         # Not fork: it would copy the locks of our threads, and not the threads that release them.
         context = multiprocessing.get_context("spawn")
         try:
             for rank in range(size):
                 ours, theirs = context.Pipe()
                 process = context.Process(
-                    target=_worker,
+                    target=run_worker,
                     args=(function, rank, size, theirs, arguments),
                     name=f"zerohop rank {rank}",
                     daemon=True,
@@ -157,20 +158,15 @@ class Ranks:
                 with _uninterrupted():
                     process.start()
                     theirs.close()  # so that the worker's death is an end of file here
-                    self._ranks.append(_Rank(process, ours))
+                    self._ranks.append(Rank(process, ours))
         except BaseException:
             self._kill()
             raise
 
-    def __enter__(self) -> Ranks:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._kill()
 
     @property
@@ -181,7 +177,8 @@ class Ranks:
         """Sends it to every rank that has not ended."""
         for rank in self._ranks:
             if rank.process.exitcode is None and rank.process.pid:
-                os.kill(rank.process.pid, number)
+                with suppress(ProcessLookupError):
+                    os.kill(rank.process.pid, number)
 
     def tell(self, order: Any) -> None:
         """Gives `order` to every rank, for its next `Link.order`."""
@@ -205,7 +202,7 @@ class Ranks:
     def _send(self, rank: int, message: tuple[str, Any]) -> None:
         try:
             self._ranks[rank].pipe.send(message)
-        except BrokenPipeError:
+        except ConnectionError:
             while True:  # its last messages end with its reason, or with end of file
                 self._receive(rank)
 
@@ -237,7 +234,7 @@ class Ranks:
             word, value = worker.pipe.recv()
         except (EOFError, OSError):
             worker.process.join(EXIT_S)
-            raise RankFailed(rank, _death(worker.process.exitcode)) from None
+            raise self._death(rank) from None
         if word == "error":
             summary, trace = value
             failure = RankFailed(rank, f"failed: {summary}")
@@ -258,9 +255,13 @@ class Ranks:
                 exitcode = worker.process.exitcode
                 killed = exitcode is not None and exitcode < 0
                 if killed and rank != complaining:
-                    return RankFailed(rank, _death(exitcode))
+                    return self._death(rank)
             time.sleep(0.01)
         return None
+
+    def _death(self, rank: int) -> RankFailed:
+        """The error for a worker that has closed its pipe."""
+        return RankFailed(rank, _how_it_ended(self._ranks[rank].process.exitcode))
 
     def _kill(self) -> None:
         for worker in self._ranks:
@@ -272,7 +273,7 @@ class Ranks:
             worker.pipe.close()
 
 
-def _death(exitcode: int | None) -> str:
+def _how_it_ended(exitcode: int | None) -> str:
     if exitcode is None:
         return "closed its pipe but is still running"
     if exitcode < 0:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
@@ -72,8 +71,7 @@ class Segment:
         self.name, self._membership, self._ranges = name, membership, slots
         self._what = f"segment {name!r} of {membership.name!r}"
         self._queues = [
-            Queue(f"queue {number} of {self._what}", name=membership.named)
-            for number in range(queues)
+            Queue(f"queue {number} of {self._what}", membership.named) for number in range(queues)
         ]
         self._part = OwnPart(membership.endpoint, memory, dtype, device)
         self.nbytes, self.closed = self._part.nbytes, False
@@ -241,7 +239,7 @@ class Segment:
     ) -> _core.Transfer:
         line = self._queue(queue)
         line.make_room(self._membership.endpoint.timeout)
-        transfer = far.begin(begin)
+        transfer = far.named_call(begin)
         line.add(far.rank, transfer)
         return transfer
 
@@ -278,7 +276,7 @@ class Segment:
         """
         deadline = Deadline(self._membership.bound(timeout))
         far, word = self._word(rank, offset, deadline, value)
-        return far.finish(lambda: far.peer.fetch_add(word, value), deadline)
+        return far.named_call(lambda: int(far.peer.fetch_add(word, value).wait(deadline.left)))
 
     def atomic_compare_swap(
         self, rank: int, offset: int, expected: int, desired: int, timeout: float | None = None
@@ -289,7 +287,9 @@ class Segment:
         """
         deadline = Deadline(self._membership.bound(timeout))
         far, word = self._word(rank, offset, deadline, expected, desired)
-        return far.finish(lambda: far.peer.compare_swap(word, expected, desired), deadline)
+        return far.named_call(
+            lambda: int(far.peer.compare_swap(word, expected, desired).wait(deadline.left))
+        )
 
     def _word(
         self, rank: int, offset: int, deadline: Deadline, *values: int
@@ -339,12 +339,7 @@ class Segment:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

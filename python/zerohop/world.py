@@ -7,7 +7,6 @@ import os
 import sys
 import warnings
 import weakref
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
@@ -316,12 +315,7 @@ class World(CollectiveCalls):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, exc: BaseException | None, trace: object) -> None:
         self._close(None, exc)
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:

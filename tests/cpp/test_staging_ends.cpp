@@ -249,13 +249,14 @@ TEST_CASE("a message goes by a device that does not reach the memory, packed") {
 }
 
 TEST_CASE("what no thread will do is not left behind as pending") {
-  engine::Staging::Services services{.poller = nullptr,
-                                     .registrations = {},
-                                     .memories = {},
-                                     .stager = {},
-                                     .sends = {},
-                                     .pending = std::make_shared<engine::PendingWork>(nullptr, nullptr),
-                                     .chunk = 4096};
+  engine::Staging::Services services{
+      .poller = nullptr,
+      .registrations = {},
+      .memories = {},
+      .stager = {},
+      .sends = {},
+      .pending = std::make_shared<engine::PendingWork>(nullptr, nullptr),
+      .chunk = 4096};
   services.stager = std::make_shared<engine::Stager>(nullptr);
   services.stager->stop();
   const auto staging =

@@ -20,7 +20,6 @@ EVENTS_S, TOOK_S, DONE_S = 1e-3, 2e-3, 3e-3
 ARGUMENTS = {  # how many each kernel of kernels.cu has, ahead of the outcome
     "ping_pong_thread": 5,
     "ping_pong_block": 5,
-    "word_ping_pong": 3,
     "put_many": 2,
     "put_values": 2,
     "post_values": 2,

@@ -25,10 +25,6 @@ int peer_ping_pong(uint32_t threads, uint64_t nbytes, uint32_t count, uint32_t w
   *seconds = threads * 1e-6 + nbytes * 1e-9;
   return (first != 0) == (rank_ == 0) && count == 10 * warm ? 0 : 9;
 }
-int peer_word_ping_pong(uint32_t count, uint32_t warm, int first, double* seconds) {
-  *seconds = 2e-6;
-  return (first != 0) == (rank_ == 0) && count == 10 * warm ? 0 : 9;
-}
 int peer_put_values(uint32_t blocks, uint32_t threads, uint32_t times, double* seconds) {
   *seconds = (double)blocks * threads * times / 1e6;
   return 0;

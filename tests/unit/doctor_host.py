@@ -53,7 +53,6 @@ def host_of(machine: Machine, **answers: Any) -> Host:
         "cuda": cuda_of(machine),
         "verbs": verbs_of(machine),
         "memlock": None,
-        "pidfd": "",
         "vm": "",
         "torch_cuda": None,
         "loopback": (True, "arrived"),
@@ -62,9 +61,9 @@ def host_of(machine: Machine, **answers: Any) -> Host:
         **answers,
     }
     environ = chosen.pop("environ", {})
-    size, access = chosen.pop("size", 1 << 34), chosen.pop("access", True)
+    access = chosen.pop("access", True)
     asks = {f"ask_{name}": _always(value) for name, value in chosen.items()}
-    host = Host(machine.root, environ, ask_size=_always(size), ask_access=_always(access))
+    host = Host(machine.root, environ, ask_access=_always(access))
     return replace(host, **asks)
 
 

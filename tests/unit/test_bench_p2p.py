@@ -30,7 +30,6 @@ def stand_ins(monkeypatch):
     """Two "GPUs" in host memory, and little to move; of the peers, torch is unfit, and nccl dies."""
     monkeypatch.setattr(plan, "BLOCKS_NBYTES", 256 * KIB)
     monkeypatch.setattr(plan, "HALO_TOTAL", 16 * plan.HALO_NBYTES)
-    monkeypatch.setattr(plan, "MAPPING_NBYTES", 256 * KIB)
     monkeypatch.setattr("zerohop.bench.plan.QUICK_SECONDS", 0.01)
     monkeypatch.setattr(suite._core, "gpu_count", lambda: 2)
     monkeypatch.setattr(suite, "look", host_look)
@@ -57,10 +56,9 @@ def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path):
     }
     assert ours >= {(test, "bandwidth", 256 * KIB) for test in plan.BLOCK_TESTS}
     assert ours >= {("halo", "bandwidth", 1024), ("post_write", "per_call", 8)}
-    assert ours >= {("mapping", m, 256 * KIB) for m in ("first", "cached", "cached_error")}
     raw = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "raw"}
-    assert raw == {figure for figure in ours if figure[0] != "mapping"}
-    assert all(r["value"] > 0 for r in rows if r["test"] != "mapping")
+    assert raw == ours
+    assert all(r["value"] > 0 for r in rows)
     assert {r["impl"] for r in rows} == {"zerohop", "raw"}
     absent = {(a["impl"], a["test"]): a["reason"] for a in head["not_available"]}
     assert absent["zerohop", "stream_notify"] == "not available: no streams on this host"

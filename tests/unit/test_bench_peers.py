@@ -82,8 +82,8 @@ def test_ucx_is_run_in_the_way_that_is_asked_for(monkeypatch):
 
     monkeypatch.setattr(ucx, "require_program", lambda name, package: name)
     monkeypatch.setattr(ucx, "run_pair", pair)
-    by_cma = ucx.contender(ucx.CMA, True, host.UCX_TESTS)
-    by_posix = ucx.contender(ucx.POSIX, True, host.UCX_TESTS)
+    by_cma = ucx.contender(ucx.CMA, host.UCX_TESTS)
+    by_posix = ucx.contender(ucx.POSIX, host.UCX_TESTS)
     assert by_cma.measure(Order("read", "cpp", 64, 0), 0.01) == {"bandwidth": 2 * MIB}
     assert by_posix.measure(Order("write_latency", "cpp", 64, 0), 0.01)["p50"] == 1e-6
     (cma, _), (posix, environment) = ran

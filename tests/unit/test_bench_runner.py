@@ -210,7 +210,7 @@ def test_a_run_is_as_long_as_is_asked_for():
 
     found = paced(latency, Order("latency", "cpp", 8, 0), 1.0)
     assert asked == [4, 500]  # a round trip is both its halves
-    assert found == pytest.approx({"p50": 1e-3, "p90": 1e-3, "p99": 1e-3, "mean": 1e-3})
+    assert found == pytest.approx({"p50": 1e-3, "p99": 1e-3, "mean": 1e-3})
     assert paced(lambda order: [0.0, 2.0], Order("write", "cpp", 8, 5), 9.0) == {"bandwidth": 20.0}
     assert paced(lambda order: [0.0, 2.0], Order("both", "cpp", 8, 5), 9.0) == {"bandwidth": 40.0}
     assert paced(lambda order: [2.0], Order("add_rate", "cpp", 8, 5), 9.0) == {"rate": 2.5}

@@ -30,7 +30,6 @@ NO_VERBS = Verbs(reason="libibverbs.so.1 cannot be loaded")
 UVERBS, MAPS = "dev/infiniband/uverbs0", "proc/self/maps"
 STATUS, SCOPE = "proc/self/status", "proc/sys/kernel/yama/ptrace_scope"
 PORT = "sys/class/infiniband/mlx5_0/ports/1/state"
-REFUSED = "pidfd_getfd: Operation not permitted"
 SEGMENTS = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
 
 
@@ -128,9 +127,6 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (limits.max_map_count, plain, {MAPS: "7f r\n" * 60_000, "proc/sys/vm/max_map_count": 65530}, {},
      "warn", ""),
     (limits.max_map_count, plain, {MAPS: "7f r\n"}, {}, "absent", ""),
-    (limits.shm, plain, {}, {}, "ok", ""),
-    (limits.shm, plain, {}, {"size": 64 << 20}, "warn", "--shm-size"),
-    (limits.shm, plain, {}, {"size": None}, "absent", ""),
     (limits.numa_balancing, dgx, {"proc/sys/kernel/numa_balancing": 0}, {}, "ok", ""),
     (limits.numa_balancing, dgx, {"proc/sys/kernel/numa_balancing": 1}, {}, "warn", ""),
     (limits.numa_balancing, plain, {}, {}, "absent", "1 NUMA node"),
@@ -190,11 +186,6 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (sharing.ipc, virtual, {}, {"cuda": {"posix_fd_handles": 0}}, "ok", "no file descriptors"),
     (sharing.ipc, virtual, {}, {"cuda": {"compute_mode": 3}}, "fail", "nvidia-smi -c DEFAULT"),
     (sharing.ipc, virtual, {}, {"cuda": NO_CUDA}, "absent", ""),
-    (sharing.fd_passing, plain, {}, {}, "absent", ""),
-    (sharing.fd_passing, virtual, {STATUS: "", SCOPE: 1}, {}, "warn", ""),
-    (sharing.fd_passing, virtual, {STATUS: ROOT_CAPABILITIES, SCOPE: 2}, {}, "ok", ""),
-    (sharing.fd_passing, virtual, {STATUS: ROOT_CAPABILITIES, SCOPE: 3}, {}, "warn", ""),
-    (sharing.fd_passing, virtual, {}, {"pidfd": REFUSED}, "warn", "--cap-add=SYS_PTRACE"),
     (sharing.ptrace, plain, {STATUS: "", SCOPE: 0}, {}, "ok", "ptrace_scope is 0"),
     (sharing.ptrace, plain, {STATUS: "", SCOPE: 1}, {}, "warn", "sysctl kernel.yama.ptrace_scope=0"),
     (sharing.ptrace, plain, {STATUS: ROOT_CAPABILITIES, SCOPE: 2}, {}, "ok", ""),

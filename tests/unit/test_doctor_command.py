@@ -134,7 +134,7 @@ def test_bytes_that_differ_are_a_failure(monkeypatch):
     with Endpoint("soft0") as here, Endpoint("soft0") as there:
         trial.share(there)
         monkeypatch.setattr(trial.np, "count_nonzero", lambda _: 3)
-        [outcome] = trial.try_routes(here, there.address, ["host"])
+        _, [outcome] = trial.try_pair(here, there.address, ["host"])
     assert outcome.state == "fail"
     assert "3 of 65536 bytes differ" in outcome.evidence
 

@@ -28,7 +28,7 @@ class FakeDriver:
 
     def integer(self, function: str, *arguments: Any) -> int:
         self.call(function, *arguments)
-        if function == "cuDeviceGetAttribute" and arguments[0] == 128:
+        if function == "cuDeviceGetAttribute" and arguments[0] == 118:
             raise cuda_probe.CudaFailure(function, 1, "CUDA_ERROR_INVALID_VALUE")
         return {
             "cuDriverGetVersion": 13000,
@@ -59,7 +59,7 @@ def test_cuda_probe(driver):
     [first, _] = answer["devices"]
     assert (first["name"], first["nbytes"]) == ("NVIDIA H200", NBYTES)
     assert first["attributes"]["dma_buf"] == 1
-    assert first["attributes"]["fabric_handles"] == 0  # the driver does not know it
+    assert first["attributes"]["write_order"] == 0  # the driver does not know it
     assert set(first["attributes"]) == set(cuda_probe.ATTRIBUTES)
 
 

@@ -130,8 +130,8 @@ def test_spin_and_host_come_from_keyword_before_variable(monkeypatch):
 @pytest.mark.parametrize(
     ("keywords", "error", "message"),
     [
-        ({"spin": -1.0}, ValueError, "spin must be a number of seconds >= 0, not -1.0"),
-        ({"spin": "1"}, TypeError, "spin must be a number of seconds, not str"),
+        ({"spin": -1.0}, ValueError, "spin must be a finite number of seconds >= 0, not -1.0"),
+        ({"spin": "1"}, TypeError, "spin must be a number of seconds, not '1'"),
         ({"host": 1}, TypeError, "host must be a str, not int"),
         ({"host": "192.0.2.1"}, zh.Error, "192.0.2.1"),  # TEST-NET-1: of no host
         ({"host": "nowhere"}, ValueError, "not 'nowhere'"),

@@ -11,7 +11,6 @@ from numba.core.errors import TypingError
 from support.numba_linker import linked
 from support.program import run_python
 from zerohop import numba as zn
-from zerohop.numba import calls
 
 sys.path.append(str(Path(__file__).parents[1] / "gpu"))
 from numba_kernels import SIGNATURES
@@ -90,7 +89,7 @@ def defined() -> dict[str, list[str]]:
 
 def declared() -> dict[str, list[str]]:
     found: list[Any] = []
-    for name, value in vars(calls).items():
+    for name, value in vars(zn).items():
         if name.startswith("_") and hasattr(value, "sig"):
             found.append(value)
         elif name.startswith("_") and isinstance(value, dict) and not name.startswith("__"):

@@ -32,8 +32,12 @@ class Scripted:
             raise self._error
 
 
+def named(error: zh.Error, rank: int, what: str) -> zh.Error:
+    return reworded(error, f"{what}rank {rank}: {error}")
+
+
 def filled(count: int, depth: int = 1024) -> tuple[Queue, list[Any]]:
-    queue, transfers = Queue("queue 3", depth), [Scripted() for _ in range(count)]
+    queue, transfers = Queue("queue 3", named, depth), [Scripted() for _ in range(count)]
     for rank, transfer in enumerate(transfers):
         queue.add(rank, transfer)
     return queue, transfers

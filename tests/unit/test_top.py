@@ -229,7 +229,7 @@ def test_the_table_takes_no_orders_from_names():
     [_, line] = view.plain([row]).splitlines()
     cells = line.split()
     assert cells[:5] == ["1", "?[2J[red]", "x" * 23 + "~", "p2p", "-"]
-    assert cells[5:] == ["1.23k", "2GB", "0B", "0", "1", "1.5us", "2s", "7"]
+    assert cells[5:] == ["1.234k", "2GB", "0B", "0", "1", "1.5us", "2s", "7"]
     screen = Console(file=io.StringIO(), width=200, force_terminal=True)
     screen.print(view._drawn([row], ["trouble"]))
     drawn = screen.file.getvalue()

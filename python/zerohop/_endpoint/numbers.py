@@ -19,10 +19,10 @@ def whole(what: str, value: Any) -> int:
         raise TypeError(f"{what} must be an integer, not {type(value).__name__}") from None
 
 
-def seconds(value: Any) -> float:
+def seconds(value: Any, what: str = "timeout") -> float:
     """Returns a timeout. Raises TypeError, ValueError."""
     if isinstance(value, bool) or not isinstance(value, SupportsFloat):
-        raise TypeError(f"timeout must be a number of seconds, not {value!r}")
+        raise TypeError(f"{what} must be a number of seconds, not {value!r}")
     if not 0 <= float(value) < math.inf:
-        raise ValueError(f"timeout must be a finite number of seconds >= 0, not {value}")
+        raise ValueError(f"{what} must be a finite number of seconds >= 0, not {value}")
     return float(value)

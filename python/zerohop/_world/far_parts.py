@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
 _WORD = 8  # bytes that an atomic changes
+_T = TypeVar("_T")
 
 
 class FarPart:
@@ -120,26 +121,16 @@ class FarPart:
             )
         return self._words[offset // _WORD]
 
-    def begin(self, transfer: Callable[[], _core.Transfer]) -> _core.Transfer:
-        """Starts a transfer; its errors name this rank and the segment."""
+    def named_call(self, call: Callable[[], _T]) -> _T:
+        """Calls it; its errors name this rank and the segment."""
         try:
-            return transfer()
+            return call()
         except Error as error:
-            raise self.named(error) from None
-
-    def finish(self, transfer: Callable[[], _core.Transfer], deadline: Deadline) -> int:
-        """Waits for an atomic and returns the old value."""
-        try:
-            return int(transfer().wait(deadline.left))
-        except Error as error:
-            raise self.named(error) from None
+            raise self._membership.named(error, self.rank, f"{self._what}, ") from None
 
     def close(self) -> None:
         if self._source is not self._own.bytes:
             self._source.close()
-
-    def named(self, error: Error) -> Error:
-        return self._membership.named(error, self.rank, f"{self._what}, ")
 
 
 class Parts:

@@ -8,15 +8,10 @@ from collections import deque
 from collections.abc import Callable
 
 from zerohop import _core
-from zerohop.errors import Error, TransferTimeout, reworded
+from zerohop.errors import Error, TransferTimeout
 
 DEPTH = 1024  # operations in flight in a queue; the next one waits for the oldest
 MOST_QUEUES = 16
-
-
-def _named(error: Error, rank: int, what: str) -> Error:
-    """The same error, whose message begins with its subject."""
-    return reworded(error, f"{what}rank {rank}: {error}")
 
 
 class Queue:
@@ -28,10 +23,10 @@ class Queue:
     def __init__(
         self,
         what: str,
+        name: Callable[[Error, int, str], Error],
         depth: int = DEPTH,
-        name: Callable[[Error, int, str], Error] | None = None,
     ) -> None:
-        self._what, self._depth, self._name = what, depth, name or _named
+        self._what, self._depth, self._name = what, depth, name
         self._posted: deque[tuple[int, _core.Transfer]] = deque()  # target rank and transfer
         self._failure: Error | None = None  # the first one that wait() has not raised yet
         self._lock = threading.Lock()  # protects both; never held while waiting

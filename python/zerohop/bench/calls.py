@@ -6,19 +6,16 @@ import asyncio
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from zerohop import _core
 from zerohop.bench.loops import batches
-from zerohop.bench.plan import Found, PeerFailed
+from zerohop.bench.plan import Found, PeerFailed, percentiles
 from zerohop.bench.side import Side
-from zerohop.observe.stats import percentiles
 
 POSTS = 32  # per clock reading: fewer than the depth of the send queue
 BATCHES = 200
-REGISTERS = 2000
 NBYTES = 8
 FIRST_SLOT = 100  # the first slot of the waits
 BOUND_S = 60.0
@@ -30,25 +27,21 @@ def cost_of(side: Side, test: str, driver: str) -> Found:
     """The median and the 99th percentile of the seconds per call over all batches."""
     calls = _CPP if driver == "cpp" else _PYTHON
     if test not in calls:
-        raise PeerFailed(
-            ""
-        )  # C++ has no coroutines of this package, and registers no Python object
+        raise PeerFailed("")  # C++ has no coroutines of this package
     found = percentiles(calls[test](side))
     return {"per_call": found["p50"], "p99": found["p99"]}
-
-
-def per_call(call: Callable[[], object]) -> float:
-    """Seconds: the median over ten batches."""
-    return statistics.median(batches(call, REGISTERS // 10, 10, len))
 
 
 def python_post(side: Side) -> float:
     return statistics.median(_post_write(side))
 
 
+def _write(side: Side) -> Callable[[], Any]:
+    return partial(side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES])
+
+
 def _post_write(side: Side) -> Samples:
-    write, near, far = side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES]
-    return batches(lambda: write(near, far), POSTS, BATCHES, wait_for_all)
+    return batches(_write(side), POSTS, BATCHES, wait_for_all)
 
 
 def wait_for_all(transfers: Sequence[Any]) -> None:
@@ -56,25 +49,19 @@ def wait_for_all(transfers: Sequence[Any]) -> None:
         transfer.wait()
 
 
-def _write_and_wait(side: Side) -> Samples:
-    write, near, far = side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES]
-    return batches(lambda: write(near, far).wait(), POSTS, BATCHES, len)
-
-
-def _read_and_wait(side: Side) -> Samples:
-    read, near, far = side.peer.read, side.arena[:NBYTES], side.remote[:NBYTES]
-    return batches(lambda: read(far, near).wait(), POSTS, BATCHES, len)
+def _each_waited_for(post: Callable[[], Any]) -> Samples:
+    return batches(lambda: post().wait(), POSTS, BATCHES, len)
 
 
 def _write_and_await(side: Side) -> Samples:
-    write, near, far = side.peer.write, side.arena[:NBYTES], side.remote[:NBYTES]
+    write = _write(side)
 
     async def each() -> Samples:
         seconds = []
         for _ in range(BATCHES):
             begin = time.perf_counter()
             for _ in range(POSTS):
-                await write(near, far)
+                await write()
             seconds.append((time.perf_counter() - begin) / POSTS)
         return seconds
 
@@ -101,13 +88,6 @@ def _wait_notify(side: Side) -> Samples:
     return seconds
 
 
-def _register_again(side: Side) -> Samples:
-    """Registers an array that is already registered."""
-    array = np.zeros(64, np.uint8)
-    with side.endpoint.register(array):
-        return batches(lambda: side.endpoint.register(array), REGISTERS // 10, 10, len)
-
-
 def _each_from_cpp(side: Side, operation: str) -> Samples:
     near, far = side.arena[:NBYTES], side.remote[:NBYTES]
     return [
@@ -118,12 +98,13 @@ def _each_from_cpp(side: Side, operation: str) -> Samples:
 
 _PYTHON: dict[str, Callable[[Side], Samples]] = {
     "post_write": _post_write,
-    "write_and_wait": _write_and_wait,
+    "write_and_wait": lambda side: _each_waited_for(_write(side)),
     "write_and_await": _write_and_await,
-    "read_and_wait": _read_and_wait,
+    "read_and_wait": lambda side: _each_waited_for(
+        partial(side.peer.read, side.remote[:NBYTES], side.arena[:NBYTES])
+    ),
     "notify": _notify,
     "wait_notify": _wait_notify,
-    "register_again": _register_again,
 }
 _CPP: dict[str, Callable[[Side], Samples]] = {
     "post_write": lambda side: _core.bench_post(

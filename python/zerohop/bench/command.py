@@ -216,18 +216,15 @@ for _name, _command in COMMANDS.items():
     callback=lambda context, option, text: _parse_percent(text),
     help="Exit with 1 if a figure of zerohop is missing, or worse by more than this and its noise, such as 10%.",
 )
-@click.option("--all", "everything", is_flag=True, help="Also show changes within the noise.")
 @click.pass_context
-def compare(
-    context: click.Context, before: Path, after: Path, limit: float | None, everything: bool
-) -> None:
+def compare(context: click.Context, before: Path, after: Path, limit: float | None) -> None:
     """Show the changes from BEFORE to AFTER, two files of --json, and which of them exceed the noise."""
     from rich.console import Console
 
     from zerohop.bench.compare import run
 
     try:
-        good = run(before, after, limit, everything, Console())
+        good = run(before, after, limit, Console())
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     context.exit(0 if good else 1)

@@ -56,7 +56,7 @@ class Change:
         return self.before.impl == OURS and self.loss > limit and self.verdict != "noise"
 
 
-def run(before: Path, after: Path, limit: float | None, everything: bool, console: Console) -> bool:
+def run(before: Path, after: Path, limit: float | None, console: Console) -> bool:
     """Prints the changes; False if a figure of ours is beyond the given limit, or missing.
 
     Raises ValueError for files without rows.
@@ -64,11 +64,10 @@ def run(before: Path, after: Path, limit: float | None, everything: bool, consol
     (head_a, rows_a), (head_b, rows_b) = read_json(before), read_json(after)
     _print_machines(head_a, head_b, console)
     changes, gone, new = changes_of(rows_a, rows_b)
-    shown = [change for change in changes if everything or change.verdict != "noise"]
+    shown = [change for change in changes if change.verdict != "noise"]
     if shown:
         console.print(_table(shown))
-    quiet = len(changes) - len(shown)
-    console.print(_summary(changes, quiet, gone, new), soft_wrap=True)
+    console.print(_summary(changes, gone, new), soft_wrap=True)
     for said in _moves(changes):
         console.print(said, soft_wrap=True, markup=False)
     if limit is None:
@@ -148,17 +147,15 @@ def _print_machines(before: Mapping[str, Any], after: Mapping[str, Any], console
         console.print(f"The runs differ in {'; '.join(differ)}.", soft_wrap=True, markup=False)
 
 
-def _summary(changes: Sequence[Change], quiet: int, gone: Sequence[Row], new: Sequence[Row]) -> str:
+def _summary(changes: Sequence[Change], gone: Sequence[Row], new: Sequence[Row]) -> str:
     counts = {name: sum(c.verdict == name for c in changes) for name in MARKS}
-    moved = f"{counts['better']} better, {counts['worse']} worse, {counts['noise']} within noise"
+    moved = f"{counts['better']} better, {counts['worse']} worse, {counts['noise']} within noise, not shown"
     said = [f"{len(changes)} figures are in both files: {moved}"]
     if counts["?"]:
         said.append(f"{counts['?']} were taken once, so their noise is unknown")
     unsteady = sum(not (c.before.steady and c.after.steady) for c in changes)
     if unsteady:
         said.append(f"{unsteady} are unsteady ({UNSTEADY_MARK}) in either of them")
-    if quiet:
-        said.append(f"{quiet} are not shown (--all)")
     if gone or new:
         said.append(f"{len(gone)} are only in the first file, {len(new)} only in the second")
     return "; ".join(said) + "."

@@ -8,10 +8,9 @@ from zerohop.bench.pair import entry_of
 from zerohop.bench.peers import mpi, torch, ucx
 from zerohop.bench.peers.nixl import Nixl
 from zerohop.bench.plan import DRIVERS, KIB, LARGE_NBYTES, Options, Plan, Step, make_plan
-from zerohop.bench.rows import DRIVERS as NAMES
 from zerohop.bench.runner import Entry, Suite
 from zerohop.bench.tables import over_sizes
-from zerohop.bench.targets import Of, Target, up_from
+from zerohop.bench.targets import Of, Target, only, up_from
 from zerohop.bench.workers import Workers
 from zerohop.host import available_memory
 
@@ -41,34 +40,16 @@ TABLES = (
     over_sizes("send", "send + recv bandwidth"),
 )
 AGAINST_UCX = (
-    *(
-        Target(
-            f"{test} bandwidth from 64 KiB / ucx",
-            0.95,
-            Of(test, driver="cpp"),
-            Of(test, impl="ucx"),
-            at_least=True,
-            sizes=up_from(64 * KIB),
-        )
-        for test in ("write", "read")
-    ),
+    Target(Of("write", driver="cpp"), 0.95, Of("write", impl="ucx"), up_from(64 * KIB)),
+    Target(Of("read", driver="cpp"), 0.95, Of("read", impl="ucx"), up_from(64 * KIB)),
     Target(
-        "8 B write from C++ / ucx put",
-        3.0,
-        Of("write_latency", "p50", driver="cpp"),
-        Of("write_latency", "p50", "ucx"),
-        sizes=(8,),
+        Of("write_latency", "p50", driver="cpp"), 3.0, Of("write_latency", "p50", "ucx"), only(8)
     ),
 )
 # Only for memory that both processes map: for other memory each write is a system call.
-NOTIFICATIONS = tuple(
-    Target(
-        f"8 B write+notify half round trip from {NAMES[driver]}",
-        bound,
-        Of("latency", "p50", driver=driver),
-        sizes=(8,),
-    )
-    for driver, bound in (("cpp", 0.5e-6), ("python", 3e-6))
+NOTIFICATIONS = (
+    Target(Of("latency", "p50", driver="cpp"), 0.5e-6, sizes=only(8)),
+    Target(Of("latency", "p50", driver="python"), 3e-6, sizes=only(8)),
 )
 TARGETS = {MAPPED: (*AGAINST_UCX, *NOTIFICATIONS), PLAIN: AGAINST_UCX}
 
@@ -85,7 +66,7 @@ def make(options: Options) -> Suite:
         "torch": (Workers("torch", 2, torch.TorchShared, nbytes), ""),
     }
     if "ucx" in options.peers:
-        entries += [_ucx(part, options) for part in UCX_WAYS]
+        entries += [_ucx(part) for part in UCX_WAYS]
     for name, (contender, settings) in peers.items():
         if name in options.peers:
             entries.append(Entry(name, contender, memory=ANY, settings=settings))
@@ -123,8 +104,7 @@ def _ours(part: str, options: Options, nbytes: int) -> Entry:
     return replace(entry, tests=tests, needed=part == DEVICE)
 
 
-def _ucx(part: str, options: Options) -> Entry:
+def _ucx(part: str) -> Entry:
     way = UCX_WAYS[part]
-    contender = ucx.contender(way, options.quick, UCX_TESTS)
-    label = f"ucx {way.name}"
+    contender, label = ucx.contender(way, UCX_TESTS), f"ucx {way.name}"
     return Entry("ucx", contender, ("cpp",), part, way.name, settings=way.settings, label=label)

@@ -18,7 +18,7 @@ from zerohop.bench.plan import KIB, Order, window
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Entry
 from zerohop.bench.side import Side, join
-from zerohop.bench.workers import Player, Workers, serve
+from zerohop.bench.workers import Player, Workers
 from zerohop.local import Link
 
 BLOCK_TESTS = {"write_many_4k": 4 * KIB, "write_many_64k": 64 * KIB}  # test: bytes per block
@@ -94,25 +94,22 @@ class CppLoops:
 
     def latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
         source, target = side.arena[:nbytes], side.remote[:nbytes]
-        seconds: Sequence[float] = _core.bench_ping_pong(
+        return _core.bench_ping_pong(
             side.endpoint, side.peer, source, target, SLOT, times, side.first, LOOP_TIMEOUT_S
         )
-        return seconds
 
     def write_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
         inbox = side.inbox(nbytes)
-        seconds: Sequence[float] = _core.bench_memory_ping_pong(
+        return _core.bench_memory_ping_pong(
             *(side.peer, side.arena[:nbytes], side.remote[inbox], side.arena[inbox]),
             *(times, side.first, LOOP_TIMEOUT_S),
         )
-        return seconds
 
     def send_latency(self, side: Side, nbytes: int, times: int) -> Sequence[float]:
         source, inbox = side.arena[:nbytes], side.arena[side.inbox(nbytes)]
-        seconds: Sequence[float] = _core.bench_message_ping_pong(
+        return _core.bench_message_ping_pong(
             side.peer, source, inbox, times, side.first, LOOP_TIMEOUT_S
         )
-        return seconds
 
     def write(self, side: Side, nbytes: int, times: int) -> float:
         return self._stream(side, "write", nbytes, times)
@@ -204,11 +201,6 @@ def entry_of(
         settings=BY_DEVICE if by_device else "",
         label=f"{OURS}, {said}",
     )
-
-
-def work(link: Link, *arguments: Any) -> None:
-    """A worker that answers "facts" and Orders until it gets None."""
-    serve(link, Pair, *arguments)
 
 
 def facts_of(side: Side) -> dict[str, Any]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from zerohop.bench.placement import FREE
 
@@ -124,6 +127,12 @@ def first_times(test: str, nbytes: int) -> int:
     if test.endswith("latency"):
         return 4 if nbytes <= LARGE_NBYTES else 1
     return window(nbytes) * (2 if nbytes <= LARGE_NBYTES else 1)
+
+
+def percentiles(samples: Sequence[float] | npt.NDArray[np.float64]) -> Found:
+    """The median and the 99th percentile of samples, which are not empty, and their mean."""
+    p50, p99 = map(float, np.percentile(samples, (50, 99)))
+    return {"p50": p50, "p99": p99, "mean": float(np.mean(samples))}
 
 
 def window(nbytes: int) -> int:

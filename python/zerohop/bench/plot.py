@@ -67,13 +67,12 @@ def draw(path: Path, title: str, parts: Sequence[Part]) -> bool:
     figures: Any = importlib.import_module("matplotlib.figure")
     figure = figures.Figure(figsize=size, layout="constrained")
     figure.suptitle(title, fontsize=11)
-    everybody = (name for _, column in columns for _, drawn in column for name in drawn)
-    names = list(dict.fromkeys(everybody))
+    names = list(
+        dict.fromkeys(name for _, column in columns for _, drawn in column for name in drawn)
+    )
     shown: dict[str, Any] = {}
-    places = figure.subfigures(1, len(columns), squeeze=False)[0]
-    for place, (label, column) in zip(places, columns, strict=True):
-        place.suptitle(label, fontsize=9, fontweight="bold")
-        axes = place.subplots(height, 1, squeeze=False)[:, 0]
+    grid = figure.subplots(height, len(columns), squeeze=False)
+    for axes, (label, column) in zip(grid.T, columns, strict=True):
         for panel, (table, drawn) in zip(axes, column, strict=False):
             for name, values in drawn.items():
                 over = list(values), list(values.values())
@@ -81,14 +80,9 @@ def draw(path: Path, title: str, parts: Sequence[Part]) -> bool:
             _label(panel, table, sorted({nbytes for line in drawn.values() for nbytes in line}))
         for panel in axes[len(column) :]:
             panel.set_axis_off()
-    figure.legend(
-        [shown[name] for name in names],
-        names,
-        loc="outside lower center",
-        ncols=min(6, len(names)),
-        fontsize=8,
-        frameon=False,
-    )
+        axes[0].set_title(f"{label}\n{axes[0].get_title()}".strip(), fontsize=8)
+    where = {"loc": "outside lower center", "ncols": min(6, len(names))}
+    figure.legend([shown[name] for name in names], names, fontsize=8, frameon=False, **where)
     figure.savefig(path, dpi=DOTS_PER_INCH)
     return True
 

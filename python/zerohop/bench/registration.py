@@ -11,21 +11,19 @@ import numpy as np
 
 import zerohop as zh
 from zerohop import _core, verbs
-from zerohop.bench.calls import per_call
+from zerohop.bench.loops import batches
 from zerohop.bench.p2p.peers import torch_with_gpus
-from zerohop.bench.plan import KIB, MIB, Found, Options, Order, Plan, Step, make_plan
+from zerohop.bench.plan import KIB, MIB, Found, Options, Plan, Step, make_plan
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Absences, Entry, Suite
-from zerohop.bench.tables import listed, over_sizes
+from zerohop.bench.tables import over_sizes
 from zerohop.bench.targets import Of, Target
-from zerohop.bench.workers import Player, Workers, require_module
-from zerohop.host import available_memory, has_torch
+from zerohop.bench.workers import Player, Workers
+from zerohop.host import available_memory
 from zerohop.local import Link
 
 QUICK_SIZES = (4 * KIB, MIB, 64 * MIB)
 SHARE_OF_FREE = 0.1  # of free memory, for one array
-VIEWS = 10_000  # of one tensor, each registered
-ROW_NBYTES = 64
 TRIES = 20  # at most, per turn; a turn lasts at most:
 TRIES_S = 0.2
 HOST, CACHED, UNCACHED = "host", "cuda:0, cached", "cuda:0, no cache"
@@ -35,28 +33,13 @@ LABELS = {
     UNCACHED: "GPU memory, without it",
 }
 NO_GPU = "no GPU is visible to the driver: only host memory is registered"
-SIZED = ("fresh", "again")
-VIEW_TESTS = {
-    ("view_numpy", ROW_NBYTES): "any view, numpy",
-    ("view_torch", ROW_NBYTES): "any view, torch",
-}
-VIEWS_TESTS = {("views_numpy", ROW_NBYTES): "numpy", ("views_torch", ROW_NBYTES): "torch"}
 TABLES = (
     over_sizes("fresh", "register new memory", "register"),
     over_sizes("fresh", "close it", "close"),
     over_sizes("again", "register registered memory", "register"),
-    listed("arrays that are already registered", "register", VIEW_TESTS),
-    listed(f"{VIEWS} views of one array, all of them", "register", VIEWS_TESTS),
 )
-# "registering an already registered tensor, or any view of it, at most 2 us"; "10 000 views in under 50 ms"
-BOUNDS = {
-    "again": 2e-6,
-    **{test: 2e-6 for test, _ in VIEW_TESTS},
-    **{test: 50e-3 for test, _ in VIEWS_TESTS},
-}
-TARGETS = tuple(
-    Target(f"register, {test}", bound, Of(test, "register")) for test, bound in BOUNDS.items()
-)
+# "registering an already registered tensor, or any view of it, at most 2 us"
+TARGETS = (Target(Of("again", "register"), 2e-6),)
 
 
 def make(options: Options) -> Suite:
@@ -83,8 +66,7 @@ def make(options: Options) -> Suite:
 
 
 def steps(plan: Plan) -> list[Step]:
-    found = [plan.step(test, nbytes) for nbytes in plan.sizes for test in SIZED]
-    return found + [plan.step(*of_views) for of_views in (*VIEW_TESTS, *VIEWS_TESTS)]
+    return [plan.step(test, nbytes) for nbytes in plan.sizes for test in ("fresh", "again")]
 
 
 def _ours(memory: str, options: Options, gpu: int | None, knobs: dict[str, int]) -> Entry:
@@ -109,27 +91,13 @@ class Registrar(Player):
     def close(self) -> None:
         self._endpoint.close()
 
-    def perform(self, order: Order) -> Found:
-        register = self._endpoint.register
-        if order.test == "fresh":
-            return costs(lambda: self._new(order.nbytes), register)
-        if order.test == "again":
-            array = self._new(order.nbytes)
-            with register(array):
-                return {"register": per_call(lambda: register(array))}
-        kind, _, framework = order.test.partition("_")
-        if not self._on_host or (framework == "torch" and not has_torch()):
-            return {}
-        table = _table(framework)
-        views = [table[i] for i in range(VIEWS)]  # made before the clock runs
-        with register(table):
-            if kind == "view":
-                return {"register": per_call(lambda: register(views[VIEWS // 2]))}
-            begin = time.perf_counter()
-            memories = [register(view) for view in views]
-            took = time.perf_counter() - begin
-            del memories
-        return {"register": took}
+    def fresh(self, nbytes: int, times: int) -> Found:
+        return costs(lambda: self._new(nbytes), self._endpoint.register)
+
+    def again(self, nbytes: int, times: int) -> Found:
+        array, register = self._new(nbytes), self._endpoint.register
+        with register(array):
+            return {"register": statistics.median(batches(lambda: register(array), 200, 10, len))}
 
 
 class Raw(Player):
@@ -171,13 +139,6 @@ def costs(make: Callable[[], Any], register: Callable[[Any], Any]) -> Found:
 
 def _pages(nbytes: int) -> np.ndarray[Any, Any]:
     return np.ones(nbytes, np.uint8)  # every page is touched: allocation is not measured
-
-
-def _table(framework: str) -> Any:
-    if framework == "numpy":
-        return np.zeros((VIEWS, ROW_NBYTES), np.uint8)
-    torch = require_module("torch", "")
-    return torch.zeros((VIEWS, ROW_NBYTES), dtype=torch.uint8)
 
 
 def _gpu_arrays(gpu: int) -> Callable[[int], Any]:

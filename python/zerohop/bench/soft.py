@@ -9,7 +9,7 @@ from zerohop.bench.plan import DRIVERS, KIB, MIB, Options, Plan, Step, make_plan
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Entry, Suite
 from zerohop.bench.tables import over_sizes
-from zerohop.bench.targets import Of, Target, up_from
+from zerohop.bench.targets import Of, Target, only, up_from
 from zerohop.bench.workers import Workers
 from zerohop.host import available_memory
 
@@ -26,27 +26,16 @@ TABLES = (
 )
 
 
-def _bandwidth(test: str, impl: str, smallest: str, bound: float, sizes: int) -> Target:
-    said = f"{test} bandwidth from {smallest} / {impl}"
-    ours, theirs = Of(test, driver="cpp"), Of(test, impl=impl)
-    return Target(said, bound, ours, theirs, at_least=True, sizes=up_from(sizes))
-
-
-def _latency(impl: str, bound: float) -> Target:
-    ours, theirs = Of("latency", "p50", driver="cpp"), Of("latency", "p50", impl)
-    said = f"8 B write+notify half round trip / {impl}"
-    return Target(said, bound, ours, theirs, sizes=(8,))
+def _beside(test: str, impl: str, metric: str, bound: float, sizes: range) -> Target:
+    return Target(Of(test, metric, driver="cpp"), bound, Of(test, metric, impl), sizes)
 
 
 TARGETS = (
-    *(_bandwidth(test, "ucx", "64 KiB", 1.0, 64 * KIB) for test in ("write", "read", "send")),
-    _bandwidth("write", "iperf3", "1 MiB", 0.9, MIB),
-    _latency("ucx", 1.5),
-    _latency("tcp", 1.25),
-    *(
-        Target(f"{test}: memory per Peer, but for its queues,", 64 * KIB, Of(test, "rss_per_peer"))
-        for test in IDLE_TESTS
-    ),
+    *(_beside(test, "ucx", "bandwidth", 1.0, up_from(64 * KIB)) for test in SIZED_TESTS[1:]),
+    _beside("write", "iperf3", "bandwidth", 0.9, up_from(MIB)),
+    _beside("latency", "ucx", "p50", 1.5, only(8)),
+    _beside("latency", "tcp", "p50", 1.25, only(8)),
+    *(Target(Of(test, "rss_per_peer"), 64 * KIB) for test in IDLE_TESTS),  # but for its queues
 )
 
 
@@ -59,7 +48,7 @@ def make(options: Options) -> Suite:
     tests = {test: test for test in (*SIZED_TESTS, *BLOCK_TESTS)}
     entries = [Entry(OURS, ours, DRIVERS, tests=tests, needed=True, settings=BY_DEVICE)]
     if "ucx" in options.peers:
-        player = ucx.contender(ucx.TCP, options.quick)
+        player = ucx.contender(ucx.TCP)
         entries.append(Entry("ucx", player, ("cpp",), route="tcp", settings=ucx.TCP.settings))
     if "tcp" in options.peers:
         entries.append(Entry("tcp", ours, ("cpp",), route="tcp", tests=TCP_TESTS))

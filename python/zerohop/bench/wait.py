@@ -24,14 +24,14 @@ from zerohop.bench.plan import FULL_SECONDS, KIB, MIB, Options, Plan, Step
 from zerohop.bench.rows import OURS, Row
 from zerohop.bench.runner import Entry, Suite
 from zerohop.bench.tables import Part, Table
-from zerohop.bench.targets import Verdict
+from zerohop.bench.targets import Of, Target, Verdict, verdicts
 from zerohop.bench.workers import Player, Workers
-from zerohop.host import human_bytes, human_seconds
+from zerohop.host import human_bytes
 from zerohop.local import Link
 
 QUICK_SECONDS = 0.1  # one or two time slices per rank: several ranks share a core
 NBYTES = 8
-LATENCY = "latency"
+LATENCY, ON_ONE_CORE = "latency", "latency on one core"
 CALLS = {  # calls that depend on the size, with their sizes
     "barrier": (0,),
     "exchange": (NBYTES,),
@@ -47,7 +47,10 @@ POLLS = 8  # polls of a socket before each sched_yield
 POLLED_S = 200e-6  # then a wait blocks
 # "on one core: p2p within 1.5 of a pipe ping-pong of two processes pinned there, soft0 within 1.5 of a bare TCP one
 # under the same policy"
-ONE_CORE = (("p2p", "pipe", 1.5), ("soft0", "tcp yielding", 1.5))
+ONE_CORE = tuple(
+    Target(Of(ON_ONE_CORE, "p50", ours), 1.5, Of(ON_ONE_CORE, "p50", theirs))
+    for ours, theirs in ((f"{OURS} p2p", "pipe"), (f"{OURS} {SOFT}", "tcp yielding"))
+)
 # "barrier, exchange and collectives within 1.5 of Open MPI with mpi_yield_when_idle, and ahead of gloo"
 FREE_JOBS = (("mpi", 1.5), ("gloo", 1.0))
 
@@ -121,7 +124,13 @@ def report(rows: Sequence[Row]) -> Part:
         shared = ", or several on one" if place == APART else ""
         title = f"calls of all ranks; ends: {place}{shared}"
         tables.append(Table(title, "p50", partial(_job_line, place)))
-    return Part("", rows, tables, [*_one_core(rows), *_jobs(rows)])
+    one_core = [
+        replace(row, test=ON_ONE_CORE, impl=who(row))
+        for row in rows
+        if (row.test, row.placement) == (LATENCY, TOGETHER)
+    ]
+    judged = [found for found in verdicts(ONE_CORE, one_core) if found.met is not None]
+    return Part("", rows, tables, [*judged, *_jobs(rows)])
 
 
 def _job_line(placement: str, row: Row) -> str | None:
@@ -130,22 +139,6 @@ def _job_line(placement: str, row: Row) -> str | None:
     call, _, ranks = row.test.rpartition("_")
     size = f" {human_bytes(row.nbytes)}" if row.nbytes else ""
     return f"{call}{size}, {ranks} ranks"
-
-
-def _one_core(rows: Sequence[Row]) -> Iterator[Verdict]:
-    p50 = {
-        who(row): row.value
-        for row in rows
-        if (row.test, row.placement, row.metric) == (LATENCY, TOGETHER, "p50")
-    }
-    for way, impl, bound in ONE_CORE:
-        ours, theirs = p50.get(f"{OURS} {way}"), p50.get(impl)
-        if ours and theirs:
-            yield Verdict(
-                f"8 B by {way} / {impl}, one core <= {bound:g}",
-                f"{ours / theirs:.2f} ({human_seconds(ours)} to {human_seconds(theirs)})",
-                ours <= bound * theirs,
-            )
 
 
 def _jobs(rows: Sequence[Row]) -> Iterator[Verdict]:

@@ -15,11 +15,11 @@ from zerohop.bench.plan import (
     Order,
     PeerFailed,
     first_times,
+    percentiles,
 )
 from zerohop.bench.stopping import die_with_parent
 from zerohop.errors import Error, RouteUnavailable
 from zerohop.local import Link, Ranks
-from zerohop.observe.stats import percentiles
 
 BOUND_S = 120.0  # for one answer; the first includes the import of PyTorch
 MOST_TIMES = 200_000

@@ -82,9 +82,6 @@ def _others(turn: Turn) -> list[int]:
     return [(turn.rank + step) % turn.size for step in range(1, turn.size)]
 
 
-_FEW = 8  # ranks
-
-
 def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
     """out: by rank. Small blocks by dissemination in log2(size) steps, others around a ring."""
     if turn.size <= _FEW and max(each.nbytes for each in out) <= EAGER:
@@ -97,8 +94,7 @@ def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
 
 
 def _send_to_all(turn: Turn, out: Sequence[Block], block: Block) -> None:
-    rank, size = turn.rank, turn.size
-    others = [(rank + step) % size for step in range(1, size)]
+    rank, others = turn.rank, _others(turn)
     turn.exchange(
         [turn.move(each, block, part=rank) for each in others],
         [turn.move(each, out[each], part=each) for each in others],
@@ -151,10 +147,9 @@ def all_to_all(turn: Turn, out: Sequence[Block], parts: Sequence[Block]) -> None
     """Both by rank. Each rank has its own order, so that no rank is the first target of all."""
     rank, size = turn.rank, turn.size
     turn.copy(out[rank], parts[rank])
-    after = [(rank + step) % size for step in range(1, size)]
     before = [(rank - step) % size for step in range(1, size)]
     turn.exchange(
-        [turn.move(each, parts[each]) for each in after],
+        [turn.move(each, parts[each]) for each in _others(turn)],
         [turn.move(each, out[each]) for each in before],
     )
 

@@ -182,5 +182,27 @@ def check_apart(outputs: Iterable[Block], inputs: Iterable[Block]) -> None:
         ends[device] = (max(writes_end, end) if written else writes_end, max(all_end, end))
 
 
+def check_own(one: Block, other: Block) -> None:
+    if one.nbytes != other.nbytes:
+        raise ValueError(
+            f"{one.flat.what} has {one.nbytes} bytes, this rank's part of {other.flat.what} {other.nbytes}"
+        )
+
+
+def check_dtypes(flats: list[Flat]) -> None:
+    for flat in flats:
+        if flat.dtype != flats[0].dtype:
+            raise ValueError(
+                f"{flats[0].what} is of {flats[0].dtype}, {flat.what} of {flat.dtype}: a collective has one dtype, on all ranks"
+            )
+
+
+def moved(blocks: list[Block], own: int, place: Block) -> list[Block]:
+    """Without this rank's own block if that lies at its destination."""
+    if blocks[own].is_at(place):
+        return blocks[:own] + blocks[own + 1 :]
+    return blocks
+
+
 def _place(block: Block) -> tuple[str, int, int]:
     return (block.flat.device, block.address, block.nbytes)

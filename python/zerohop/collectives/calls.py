@@ -6,16 +6,10 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
+from zerohop.collectives import algorithms
+from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
-from zerohop.collectives.start import (
-    start_all_gather,
-    start_all_to_all,
-    start_broadcast,
-    start_gather,
-    start_scatter,
-    start_send_recv,
-)
 
 
 class _NoReduction:
@@ -77,7 +71,17 @@ class CollectiveCalls:
             done = self._desk.at_once(BROADCAST, root, None, array, timeout)
             if done is not None:
                 return done
-        return start_broadcast(self._desk, array, root, How(stream, timeout, wait))
+        desk, how = self._desk, How(stream, timeout, wait)
+        root = desk.rank(root)
+        flat = desk.flat(array, "array", writable=self.rank != root)
+        return desk.start(
+            "broadcast",
+            root,
+            [flat],
+            how,
+            lambda turn: algorithms.broadcast(turn, flat.whole()),
+            flat.nbytes,
+        )
 
     def scatter(
         self,
@@ -95,7 +99,23 @@ class CollectiveCalls:
             done = self._desk.at_once(SCATTER, root, out, parts, timeout)
             if done is not None:
                 return done
-        return start_scatter(self._desk, out, parts, root, counts, How(stream, timeout, wait))
+        desk, how = self._desk, How(stream, timeout, wait)
+        root = desk.rank(root)
+        target = desk.flat(out, "out", writable=True)
+        flats, blocks = [target], list[Block]()
+        if self.rank == root:
+            sources, blocks = desk.parts(parts, "parts", counts)
+            flats += sources
+            check_dtypes(flats)
+            check_own(target.whole(), blocks[root])
+            check_apart([target.whole()], moved(blocks, root, target.whole()))
+        return desk.start(
+            "scatter",
+            root,
+            flats,
+            how,
+            lambda turn: algorithms.scatter(turn, target.whole(), blocks),
+        )
 
     def gather(
         self,
@@ -113,7 +133,19 @@ class CollectiveCalls:
             done = self._desk.at_once(GATHER, root, parts, array, timeout)
             if done is not None:
                 return done
-        return start_gather(self._desk, parts, array, root, counts, How(stream, timeout, wait))
+        desk, how = self._desk, How(stream, timeout, wait)
+        root = desk.rank(root)
+        source = desk.flat(array, "array")
+        flats, blocks = [source], list[Block]()
+        if self.rank == root:
+            targets, blocks = desk.parts(parts, "parts", counts, writable=True)
+            flats += targets
+            check_dtypes(flats)
+            check_own(source.whole(), blocks[root])
+            check_apart(blocks, moved([source.whole()], 0, blocks[root]))
+        return desk.start(
+            "gather", root, flats, how, lambda turn: algorithms.gather(turn, blocks, source.whole())
+        )
 
     def all_gather(
         self,
@@ -130,7 +162,20 @@ class CollectiveCalls:
             done = self._desk.at_once(ALL_GATHER, None, out, array, timeout)
             if done is not None:
                 return done
-        return start_all_gather(self._desk, out, array, counts, How(stream, timeout, wait))
+        desk, how = self._desk, How(stream, timeout, wait)
+        source = desk.flat(array, "array")
+        flats, blocks = desk.parts(out, "out", counts, writable=True)
+        check_dtypes([source, *flats])
+        check_own(source.whole(), blocks[self.rank])
+        check_apart(blocks, moved([source.whole()], 0, blocks[self.rank]))
+        return desk.start(
+            "all_gather",
+            None,
+            [source, *flats],
+            how,
+            lambda turn: algorithms.all_gather(turn, blocks, source.whole()),
+            sum(block.nbytes for block in blocks),
+        )
 
     def all_to_all(
         self,
@@ -148,8 +193,16 @@ class CollectiveCalls:
             done = self._desk.at_once(ALL_TO_ALL, None, out, parts, timeout)
             if done is not None:
                 return done
-        how = How(stream, timeout, wait)
-        return start_all_to_all(self._desk, out, parts, counts, out_counts, how)
+        desk, how = self._desk, How(stream, timeout, wait)
+        sources, mine = desk.parts(parts, "parts", counts)
+        targets, theirs = desk.parts(out, "out", out_counts, writable=True)
+        flats = [*sources, *targets]
+        check_dtypes(flats)
+        check_own(theirs[self.rank], mine[self.rank])
+        check_apart(theirs, moved(mine, self.rank, theirs[self.rank]))
+        return desk.start(
+            "all_to_all", None, flats, how, lambda turn: algorithms.all_to_all(turn, theirs, mine)
+        )
 
     def send_recv(
         self,
@@ -175,5 +228,25 @@ class CollectiveCalls:
             done = self._desk.pair_at_once(to, array, from_, out, timeout)
             if done is not None:
                 return done
-        how = How(stream, timeout, wait)
-        return start_send_recv(self._desk, to, array, from_, out, how)
+        desk, how = self._desk, How(stream, timeout, wait)
+        to = None if to is None else desk.rank(to, "to=")
+        from_ = None if from_ is None else desk.rank(from_, "from_=")
+        sends = [] if to is None else [(to, desk.flat(array, "array"))]
+        receives = [] if from_ is None else [(from_, desk.flat(out, "out", writable=True))]
+        if (to == self.rank) != (from_ == self.rank):
+            raise ValueError("a rank that sends to itself must receive in the same call")
+        if sends and receives and to == self.rank:
+            check_dtypes([sends[0][1], receives[0][1]])
+            check_own(receives[0][1].whole(), sends[0][1].whole())
+        check_apart([flat.whole() for _, flat in receives], [flat.whole() for _, flat in sends])
+        return desk.start(
+            "send_recv",
+            None,
+            [flat for _, flat in (*sends, *receives)],
+            how,
+            lambda turn: algorithms.send_recv(
+                turn,
+                [desk.sending(turn, rank, flat.whole()) for rank, flat in sends],
+                [desk.receiving(turn, rank, flat.whole()) for rank, flat in receives],
+            ),
+        )

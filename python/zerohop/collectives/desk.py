@@ -51,10 +51,6 @@ class Desk:
         )
         self._order = Order(self._lines, ending, self._calls)
 
-    @property
-    def own_rank(self) -> int:
-        return self._membership.rank
-
     def rank(self, rank: int, what: str = "root") -> int:
         """Checks a rank. what: the argument's name. Raises IndexError, TypeError."""
         number = whole(what, rank)

@@ -20,7 +20,6 @@ CHECKS: tuple[Check, ...] = (
     sharing.p2p,
     sharing.ipc,
     sharing.ptrace,
-    sharing.fd_passing,
     sharing.expandable_segments,
     software.nvml,
     software.gpu_kernels,
@@ -45,7 +44,6 @@ CHECKS: tuple[Check, ...] = (
     limits.kernel,
     limits.memlock,
     limits.max_map_count,
-    limits.shm,
     limits.numa_balancing,
     limits.clocks,
 )

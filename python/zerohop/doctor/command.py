@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -13,13 +12,13 @@ from rich.console import Console
 
 from zerohop._endpoint.knobs import chosen, misspelt
 from zerohop.doctor.checks import examine
-from zerohop.doctor.far_end import encode, greet, second_process
+from zerohop.doctor.far_end import greet, second_process
 from zerohop.doctor.finding import Finding
 from zerohop.doctor.host import Host
 from zerohop.doctor.report import print_findings, print_matrix, print_outcomes, print_verdicts
 from zerohop.doctor.routes import ROUTES, Verdict, judge
 from zerohop.doctor.sharing import p2p_matrix
-from zerohop.doctor.trial import TIMEOUT_S, Outcome, serve, share, try_pair, try_routes
+from zerohop.doctor.trial import TIMEOUT_S, Outcome, serve, share, try_pair
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 from zerohop.local import RankFailed
@@ -97,7 +96,7 @@ def _with_second_process(route: str, device: str | None) -> Outcome:
         second_process(serve, device) as address,
         Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint,
     ):
-        return try_routes(endpoint, address, (route,))[0]
+        return try_pair(endpoint, address, (route,))[1][0]
 
 
 def pair(address: bytes, want: str | None, device: str | None, as_json: bool) -> bool:
@@ -125,15 +124,7 @@ def pair(address: bytes, want: str | None, device: str | None, as_json: bool) ->
 def listen(device: str | None) -> None:
     """Prints an address and serves peers that have it, until interrupted."""
     with Endpoint(device, timeout=TIMEOUT_S, p2p=1) as endpoint:
-        reason = share(endpoint)
-        print(encode(endpoint.address), flush=True)
-        print(f"serving on {endpoint.device}", file=sys.stderr)
-        if endpoint.device == "soft0":
-            hint = "only processes of this host reach it; across hosts use --verbs soft0@INTERFACE"
-            print(f"{hint}, on both", file=sys.stderr)
-        if reason:
-            print(f"no GPU memory: {reason}", file=sys.stderr)
-        greet(endpoint)
+        greet(endpoint, share(endpoint))
 
 
 def _print_json(

@@ -14,15 +14,11 @@ from typing import Any
 
 ATTRIBUTES = {
     "compute_mode": 20,
-    "virtual_memory": 102,
     "posix_fd_handles": 103,
-    "gpudirect_vmm": 110,
     "gpudirect": 116,
     "flush_options": 117,
     "write_order": 118,
     "dma_buf": 124,
-    "ipc_events": 125,
-    "fabric_handles": 128,
 }
 NVML = "libnvidia-ml.so.1"
 IPC_NBYTES = 2 << 20

@@ -13,7 +13,7 @@ import numpy as np
 from zerohop import __version__, verbs
 from zerohop._core import Peer
 from zerohop._endpoint.knobs import chosen
-from zerohop.doctor.finding import Finding
+from zerohop.doctor.finding import Finding, gathered
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 
@@ -84,12 +84,7 @@ def compare(near: End, far: End, settings: Mapping[str, Any]) -> list[Finding]:
     rails: list[Mapping[str, Any]] = settings.get("rails") or [settings]
     count = min(len(near.devices), len(far.devices))
     pairs = list(zip(near.devices, far.devices, rails, strict=False))
-    return [
-        _versions(near, far),
-        _counts(near, far, count),
-        _kinds([(here, there, rail) for here, there, rail in pairs]),
-        _mtus([(here, there, rail) for here, there, rail in pairs]),
-    ]
+    return [_versions(near, far), _counts(near, far, count), _kinds(pairs), _mtus(pairs)]
 
 
 Pairs = list[tuple[EndDevice, EndDevice, Mapping[str, Any]]]
@@ -127,13 +122,13 @@ def _kinds(pairs: Pairs) -> Finding:
 
 
 def _mtus(pairs: Pairs) -> Finding:
-    lines, fixes = [], dict[str, None]()
+    lines, fixes = [], []
     for here, there, rail in pairs:
         lines.append(f"here {here.mtu}, there {there.mtu}: {rail.get('mtu', 'none')} used")
         if here.mtu != there.mtu:
             less = f"{here.name} here" if here.mtu < there.mtu else f"{there.name} there"
-            fixes[f"raise the MTU of the network of {less} (ip link set NETDEV mtu 4200)"] = None
-    return Finding("mtus", "warn" if fixes else "ok", "; ".join(lines), "; ".join(fixes))
+            fixes.append(f"raise the MTU of the network of {less} (ip link set NETDEV mtu 4200)")
+    return gathered("mtus", lines, fixes, "no devices on both")
 
 
 def examine_ends(endpoint: Endpoint, peer: Peer) -> list[Finding]:

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 
 PROBE_TIMEOUT_S = 60.0  # a first context on eight GPUs takes tens of seconds
-PIDFD_OPEN, PIDFD_GETFD = 434, 438  # the same numbers on every architecture (man syscalls)
 
 
 @dataclass(frozen=True)
@@ -98,33 +97,10 @@ def may_open(path: Path) -> bool:
     return os.access(path, os.R_OK | os.W_OK)
 
 
-def file_system_size(path: Path) -> int | None:
-    """Bytes of the file system at a path; None for a path that is not there."""
-    try:
-        stat = os.statvfs(path)
-    except OSError:
-        return None
-    return stat.f_blocks * stat.f_frsize
-
-
 def memlock() -> int | None:
     """Bytes that this process may pin (ulimit -l); None when unlimited."""
     soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     return None if soft == resource.RLIM_INFINITY else soft
-
-
-def pidfd_problem() -> str:
-    """Why pidfd_getfd fails even for this process, as under container filters; "" if it works."""
-    call = ctypes.CDLL(None, use_errno=True).syscall  # not every Python has os.pidfd_open
-    pid_fd = call(PIDFD_OPEN, os.getpid(), 0)
-    if pid_fd < 0:
-        return f"pidfd_open: {os.strerror(ctypes.get_errno())}"
-    copy = call(PIDFD_GETFD, pid_fd, pid_fd, 0)
-    problem = f"pidfd_getfd: {os.strerror(ctypes.get_errno())}" if copy < 0 else ""
-    for fd in (pid_fd, copy):
-        if fd >= 0:
-            os.close(fd)
-    return problem
 
 
 def vm_problem() -> str:

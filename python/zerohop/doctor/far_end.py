@@ -63,11 +63,18 @@ def decode(text: str) -> bytes:
         raise ValueError("it is neither hex nor base64, nor a file name after an @") from None
 
 
-def greet(endpoint: Endpoint) -> None:
-    """Prints which peers connect, until interrupted: serving needs no help from it.
+def greet(endpoint: Endpoint, lacks_gpu: str) -> None:
+    """Prints the address, and to stderr which peers connect, until interrupted: serving needs no help from it.
 
-    To stderr: stdout carries the address, which is for the other end. Raises only KeyboardInterrupt.
+    lacks_gpu: why it shares no GPU memory; "" if it does. Raises only KeyboardInterrupt.
     """
+    print(encode(endpoint.address), flush=True)
+    print(f"serving on {endpoint.device}", file=sys.stderr)
+    if endpoint.device == "soft0":
+        hint = "only processes of this host reach it; across hosts use --verbs soft0@INTERFACE"
+        print(f"{hint}, on both", file=sys.stderr)
+    if lacks_gpu:
+        print(f"no GPU memory: {lacks_gpu}", file=sys.stderr)
     while True:
         try:
             peer = endpoint.accept(timeout=LOOK_S)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,3 +22,11 @@ def worst(states: list[State]) -> State:
     """The worst of several states; absent only if all are."""
     order: tuple[State, ...] = ("fail", "warn", "ok")
     return next((state for state in order if state in states), "absent")
+
+
+def gathered(name: str, lines: Sequence[str], fixes: Iterable[str], without: str) -> Finding:
+    """Of several devices: a line of evidence for each, and remedies. without: why there are no lines."""
+    if not lines:
+        return Finding(name, "absent", without)
+    remedies = "; ".join(dict.fromkeys(fixes))
+    return Finding(name, "warn" if remedies else "ok", "; ".join(lines), remedies)

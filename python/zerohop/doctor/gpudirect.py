@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from zerohop.doctor.finding import Finding, State, worst
+from zerohop.doctor.finding import Finding, gathered
 from zerohop.doctor.host import Host
 from zerohop.doctor.pcie import device_control
 from zerohop.host import human_bytes
@@ -19,6 +19,7 @@ PEERMEM = (
 )
 NEARLY_FULL = 0.9  # warn if a larger part of the window is in use
 ALLOW_RELAXED = 0x10  # of the PCIe device control register
+NO_GPUDIRECT = "use registration='staged' for this GPU; GeForce models have no GPUDirect RDMA"
 HOST_FLUSH = 1  # CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST
 ORDERED_FOR_OWNER = 100  # CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER
 
@@ -58,26 +59,21 @@ def write_order(host: Host) -> Finding:
     Source: cuda.h, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_{SUPPORTED, WRITES_ORDERING,
     FLUSH_WRITES_OPTIONS}.
     """
-    if not host.cuda.devices:
-        return Finding("write-order", "absent", host.cuda.reason)
-    lines: list[str] = []
-    bad = False
+    lines, fixes = [], []
     for device in host.cuda.devices:
         order = device.attributes["write_order"]
         options = device.attributes["flush_options"]
         if not device.attributes["gpudirect"]:
-            lines, bad = [*lines, f"{device.name}: no GPUDirect RDMA"], True
+            lines.append(f"{device.name}: no GPUDirect RDMA")
+            fixes.append(NO_GPUDIRECT)
         elif order >= ORDERED_FOR_OWNER:
             lines.append(f"{device.name}: in order ({order}), no flush needed")
         elif options & HOST_FLUSH:
             lines.append(f"{device.name}: flushed by cuFlushGPUDirectRDMAWrites")
         else:
-            lines, bad = [*lines, f"{device.name}: no order and no flush call"], True
-    evidence = "; ".join(dict.fromkeys(lines))
-    if bad:
-        fix = "use registration='staged' for this GPU; GeForce models have no GPUDirect RDMA"
-        return Finding("write-order", "warn", evidence, fix)
-    return Finding("write-order", "ok", evidence)
+            lines.append(f"{device.name}: no order and no flush call")
+            fixes.append(NO_GPUDIRECT)
+    return gathered("write-order", list(dict.fromkeys(lines)), fixes, host.cuda.reason)
 
 
 def bar1(host: Host) -> Finding:
@@ -86,7 +82,7 @@ def bar1(host: Host) -> Finding:
     The size comes from /sys, the use from NVML.
     """
     devices = {device.pci: device for device in host.cuda.devices}
-    lines, fixes = [], dict[str, None]()
+    lines, fixes = [], []
     for gpu in host.topology.gpus:
         device = devices.get(gpu.pci.address)
         size = _window(host, gpu) or (device.bar1_nbytes if device else 0)
@@ -95,15 +91,13 @@ def bar1(host: Host) -> Finding:
         line = f"{gpu.name}: {human_bytes(size)}"
         if device is not None and size < device.nbytes:
             line += f" for {human_bytes(device.nbytes)} of memory"
-            fixes["enable Above 4G Decoding and Resizable BAR in the firmware"] = None
+            fixes.append("enable Above 4G Decoding and Resizable BAR in the firmware")
         if device is not None and device.bar1_nbytes:
             line += f", {human_bytes(device.bar1_used)} in use"
             if device.bar1_used > NEARLY_FULL * device.bar1_nbytes:
-                fixes["close registrations of other processes: nvidia-smi -q -d MEMORY"] = None
+                fixes.append("close registrations of other processes: nvidia-smi -q -d MEMORY")
         lines.append(line)
-    if not lines:
-        return Finding("bar1", "absent", "no GPU whose PCIe windows can be read")
-    return Finding("bar1", "warn" if fixes else "ok", "; ".join(lines), "; ".join(fixes))
+    return gathered("bar1", lines, fixes, "no GPU whose PCIe windows can be read")
 
 
 def relaxed_ordering(host: Host) -> Finding:
@@ -114,15 +108,13 @@ def relaxed_ordering(host: Host) -> Finding:
     """
     answers = {device.name: device for device in host.verbs.devices if not device.reason}
     adapters = [rdma for rdma in host.topology.rdma if rdma.pci and rdma.name in answers]
-    if not host.topology.gpus or not adapters:
-        return Finding("relaxed-ordering", "absent", "no pair of GPU and PCIe RDMA device")
-    lines, fixes = [], dict[str, None]()
-    for rdma in adapters:
+    lines, fixes = [], []
+    for rdma in adapters if host.topology.gpus else ():
         assert rdma.pci is not None
         refusal = answers[rdma.name].relaxed_errno
         if refusal is None:
             verbs = "libibverbs is too old to ask for it"
-            fixes["install rdma-core 28 or newer"] = None
+            fixes.append("install rdma-core 28 or newer")
         elif refusal:
             verbs = f"refused by the adapter ({os.strerror(refusal)}), so zerohop does not use it"
         else:
@@ -134,10 +126,9 @@ def relaxed_ordering(host: Host) -> Finding:
             pcie = "allowed on PCIe"
         else:
             pcie = "switched off on PCIe"
-            fixes[f"setpci -s {rdma.pci.address} CAP_EXP+8.w=10:10, or check the firmware"] = None
+            fixes.append(f"setpci -s {rdma.pci.address} CAP_EXP+8.w=10:10, or check the firmware")
         lines.append(f"{rdma.name}: {verbs}, {pcie}")
-    state: State = "warn" if fixes else "ok"
-    return Finding("relaxed-ordering", state, "; ".join(lines), "; ".join(fixes))
+    return gathered("relaxed-ordering", lines, fixes, "no pair of GPU and PCIe RDMA device")
 
 
 def data_direct(host: Host) -> Finding:
@@ -172,17 +163,16 @@ def rdma_dma_buf(host: Host) -> Finding:
     """Whether each RDMA device registers dma-bufs: ibv_reg_dmabuf_mr then refuses descriptor -1 with EBADF."""
     if not host.topology.gpus:
         return Finding("rdma-dma-buf", "absent", "no NVIDIA GPU")
-    lines, states = [], list[State]()
+    lines, fixes = [], []
     for device in host.verbs.devices:
         if device.reason:
             continue  # the check uverbs says why
-        able = device.dma_buf_errno == 9  # EBADF
-        states.append("ok" if able else "warn")
+        if device.dma_buf_errno == 9:  # EBADF
+            lines.append(f"{device.name}: registers dma-bufs")
+            continue
         why = "libibverbs too old" if device.dma_buf_errno is None else "refused by the driver"
-        lines.append(f"{device.name}: " + ("registers dma-bufs" if able else why))
-    if not lines:
-        return Finding("rdma-dma-buf", "absent", "no RDMA device that can be opened")
-    if worst(states) == "ok":
-        return Finding("rdma-dma-buf", "ok", "; ".join(lines))
-    fix = "use an adapter whose driver supports dma-buf (mlx5 on Linux 5.12), else nvidia-peermem"
-    return Finding("rdma-dma-buf", "warn", "; ".join(lines), fix)
+        lines.append(f"{device.name}: {why}")
+        fixes.append(
+            "use an adapter whose driver supports dma-buf (mlx5 on Linux 5.12), else nvidia-peermem"
+        )
+    return gathered("rdma-dma-buf", lines, fixes, "no RDMA device that can be opened")

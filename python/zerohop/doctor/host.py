@@ -25,9 +25,7 @@ class Host:
     ask_cuda: Callable[[], facts.Cuda] = facts.ask_cuda
     ask_verbs: Callable[[], facts.Verbs] = facts.ask_verbs
     ask_access: Callable[[Path], bool] = facts.may_open
-    ask_size: Callable[[Path], int | None] = facts.file_system_size
     ask_memlock: Callable[[], int | None] = facts.memlock
-    ask_pidfd: Callable[[], str] = facts.pidfd_problem
     ask_vm: Callable[[], str] = facts.vm_problem
     ask_torch_cuda: Callable[[], str | None] = facts.torch_cuda
     ask_kernels: Callable[[], bool] = _core.has_kernels
@@ -76,7 +74,3 @@ class Host:
     def usable(self, device: str) -> bool:
         """Whether this process may read and write a device file."""
         return self.ask_access(self.root / device)
-
-    def size_of(self, path: str) -> int | None:
-        """Bytes of the file system at a path."""
-        return self.ask_size(self.root / path)

@@ -12,7 +12,6 @@ LEAST_MEMLOCK = 1 << 20  # bytes; the queues alone need this much
 DEFAULT_MAPS = 65530  # of vm.max_map_count (kernel: admin-guide/sysctl/vm.rst)
 CROWDED = 0.8  # warn if a larger part of the mappings is in use
 SLOW_CLOCKS = ("hpet", "acpi_pm", "jiffies")  # read through the kernel, a microsecond or more each
-DOCKER_SHM = 64 << 20  # bytes of /dev/shm that docker run gives without --shm-size
 
 
 def kernel(host: Host) -> Finding:
@@ -53,17 +52,6 @@ def max_map_count(host: Host) -> Finding:
     if limit < DEFAULT_MAPS or used > CROWDED * limit:
         return Finding("max-map-count", "warn", text, "sysctl vm.max_map_count=1048576")
     return Finding("max-map-count", "ok", text)
-
-
-def shm(host: Host) -> Finding:
-    """Size of /dev/shm, which PyTorch's data loaders and NCCL use; zerohop itself does not."""
-    nbytes = host.size_of("dev/shm")
-    if not nbytes:
-        return Finding("shm", "absent", "no /dev/shm")
-    if nbytes <= DOCKER_SHM:
-        fix = "start the container with --shm-size=8g or --ipc=host"
-        return Finding("shm", "warn", f"{human_bytes(nbytes)} only", fix)
-    return Finding("shm", "ok", human_bytes(nbytes))
 
 
 def numa_balancing(host: Host) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from zerohop.doctor.finding import Finding, State, worst
+from zerohop.doctor.finding import Finding, State, gathered, worst
 from zerohop.doctor.host import Host
 from zerohop.topology import NetDevice, Port, RdmaDevice
 
@@ -189,7 +189,7 @@ def mtu(host: Host) -> Finding:
         if not port.active or not active:
             continue
         net = _network(device, port, nets)
-        beside = f" ({net.name} {net.mtu})" if net is not None else ""
+        beside = f" ({net.name} {net.mtu})" if net else ""
         lines.append(f"{device.name}/{port.number} {active}{beside}")
         if active >= min(largest or LARGEST_MTU, LARGEST_MTU):
             continue
@@ -197,10 +197,7 @@ def mtu(host: Host) -> Finding:
             fixes.append(f"ip link set {net.name} mtu {NETDEV_MTU} (switches too)")
         else:
             fixes.append("raise the MTU of the partition in the subnet manager")
-    if not lines:
-        return Finding("mtu", "absent", "no active port that could be asked")
-    state: State = "warn" if fixes else "ok"
-    return Finding("mtu", state, ", ".join(lines), "; ".join(dict.fromkeys(fixes)))
+    return gathered("mtu", lines, fixes, "no active port that could be asked")
 
 
 def _network(device: RdmaDevice, port: Port, nets: dict[str, NetDevice]) -> NetDevice | None:

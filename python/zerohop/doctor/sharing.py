@@ -87,35 +87,12 @@ def ptrace(host: Host) -> Finding:
         fix = f"start the container with --cap-add=SYS_PTRACE{later}"
         return Finding("ptrace", "warn", f"{problem}: {limit}", fix)
     scope = host.tree.integer("proc/sys/kernel/yama/ptrace_scope") or 0
-    if _may_ptrace(host, scope):
+    if scope == 0 or (scope < NOBODY and host.capable(CAP_SYS_PTRACE)):
         return Finding("ptrace", "ok", f"ptrace_scope is {scope}: p2p reaches all host memory")
     fix = f"sysctl kernel.yama.ptrace_scope=0, or give this process CAP_SYS_PTRACE{later}"
     if scope == NOBODY:
         fix = f"ptrace_scope=3 stays until the next boot: boot without it{later}"
     return Finding("ptrace", "warn", f"ptrace_scope is {scope}: {limit}", fix)
-
-
-def _may_ptrace(host: Host, scope: int) -> bool:
-    return scope == 0 or (scope < NOBODY and host.capable(CAP_SYS_PTRACE))
-
-
-def fd_passing(host: Host) -> Finding:
-    """Whether descriptors of GPU memory can be fetched from another process by pidfd_getfd.
-
-    It needs the right to ptrace (man pidfd_getfd; kernel: admin-guide/LSM/Yama.rst). zerohop does
-    not use it; PyTorch and UCX do.
-    """
-    if not host.topology.gpus:
-        return Finding("fd-passing", "absent", "no NVIDIA GPU")
-    scope = host.tree.integer("proc/sys/kernel/yama/ptrace_scope") or 0
-    problem = host.ask_pidfd()
-    if problem:
-        fix = "start the container with --cap-add=SYS_PTRACE; zerohop itself needs no pidfd_getfd"
-        return Finding("fd-passing", "warn", problem, fix)
-    if not _may_ptrace(host, scope):
-        fix = "sysctl kernel.yama.ptrace_scope=0; zerohop itself needs no pidfd_getfd"
-        return Finding("fd-passing", "warn", f"ptrace_scope is {scope}", fix)
-    return Finding("fd-passing", "ok", f"pidfd_getfd works, ptrace_scope is {scope}")
 
 
 def expandable_segments(host: Host) -> Finding:

@@ -34,6 +34,21 @@ def _inside(child: Child) -> str:
     return child if isinstance(child, Markup) else escape(str(child))
 
 
+def svg(width: float, height: float, label: str, *children: Child, **attributes: float) -> Markup:
+    return element(
+        "svg",
+        *children,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width} {height}",
+        width=width,
+        style="max-width:100%;height:auto",
+        role="img",
+        font_family="system-ui, sans-serif",
+        aria_label=label,
+        **attributes,
+    )
+
+
 def muted(*children: Child) -> Markup:
     return element("span", *children, style="opacity:.65")
 

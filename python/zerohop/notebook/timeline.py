@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from zerohop import _core
 from zerohop.errors import Error
 from zerohop.host import decimal_bytes, human_bytes, human_seconds
-from zerohop.notebook.elements import BLUE, GREY, RED, Markup, element
+from zerohop.notebook.elements import BLUE, GREY, RED, Markup, element, svg
 
 # Pixels.
 LEFT, SCALE, RIGHT, ROW, BAR, AXIS = 150, 360, 170, 22, 12, 26
@@ -104,18 +104,8 @@ def draw(bars: list[Bar]) -> Markup:
         parts += _row(bar, ROW * row, first, span)
     if len(bars) > MOST:
         parts.append(_text(LEFT, height - 6, f"and {len(bars) - MOST} more"))
-    return element(
-        "svg",
-        *parts,
-        xmlns="http://www.w3.org/2000/svg",
-        viewBox=f"0 0 {width} {height}",
-        width=width,
-        style="max-width:100%;height:auto",
-        role="img",
-        font_family="system-ui, sans-serif",
-        font_size=11,
-        aria_label=f"timeline of {len(bars)} transfers over {human_seconds(span)}",
-    )
+    label = f"timeline of {len(bars)} transfers over {human_seconds(span)}"
+    return svg(width, height, label, *parts, font_size=11)
 
 
 def _tick(x: float, below: int, seconds: float) -> list[Markup]:

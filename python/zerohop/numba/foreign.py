@@ -45,7 +45,7 @@ def _source() -> str:
 _CODE = _cuda.CUSource(_source(), name="zerohop/numba.cuh")
 
 
-def foreign(name: str, says: str, arguments: str) -> Any:
+def declare(name: str, says: str, arguments: str) -> Any:
     """Declares a function of numba.cuh, with Numba's types."""
     return _cuda.declare_device(f"zerohop_{name}", f"{says}({arguments})", link=_CODE)
 
@@ -53,7 +53,7 @@ def foreign(name: str, says: str, arguments: str) -> Any:
 def of_types(types: str, name: str, says: str, arguments: str) -> dict[str, Any]:
     """One function for each type, which replaces {0} in the signature."""
     return {
-        each: foreign(f"{name}_{each}", says.format(each), arguments.format(each))
+        each: declare(f"{name}_{each}", says.format(each), arguments.format(each))
         for each in types.split()
     }
 

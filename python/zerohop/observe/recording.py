@@ -15,8 +15,8 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
+from uuid import uuid4
 
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
@@ -92,12 +92,7 @@ class record:
         self._process = os.getpid()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._process != os.getpid():
             return
         events, self.dropped = _core.stop_recording()
@@ -113,15 +108,14 @@ def write_whole(path: Path, rows: Iterable[Mapping[str, Any]], about: Mapping[st
     if place is None:
         with path.open("w") as file:
             return _write(file, rows, about)
-    handle, draft = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
+    draft = place.with_name(f".{place.name}.{uuid4().hex}")
     try:
-        with os.fdopen(handle, "w") as file:
+        with draft.open("x") as file:
             _write(file, rows, about)
-        os.chmod(draft, 0o666 & ~_umask())
-        return os.replace(draft, place)
+        draft.replace(place)
     except BaseException:
         with suppress(OSError):
-            os.unlink(draft)
+            draft.unlink()
         raise
 
 
@@ -145,14 +139,6 @@ def _replaced(path: Path) -> Path | None:
         if not stat.S_ISREG(mode):
             return None
     return Path(os.path.realpath(path))
-
-
-def _umask() -> int:
-    with suppress(OSError, IndexError, ValueError):
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("Umask:"):
-                return int(line.split()[1], 8)
-    return 0o077
 
 
 def _default_name() -> str:

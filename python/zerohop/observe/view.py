@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import math
 import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from zerohop.host import decimal_bytes, human_seconds
 from zerohop.observe.rates import Row, rows_between
 from zerohop.observe.sources import Answer, Source, ask_all, local_sources
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+    from rich.table import Table
 
 NOBODY = (
     "no process of this user serves its counters on this host: start it with ZEROHOP_METRICS=local, or name the "
@@ -23,6 +26,7 @@ _TITLES = (
     *("now", "p50", "p99", "errors"),
 )
 _WORDS = 5  # columns of text, aligned left; the others hold numbers
+_WIDEST = 10_000  # characters of a line into a pipe
 _LONGEST = 24  # characters shown of a name
 
 
@@ -89,10 +93,28 @@ def _run_live(watch: Watch, interval: float) -> None:
 
 def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
     from rich.console import Group
+    from rich.text import Text
+
+    table = _table(rows)
+    table.title, table.expand = "zerohop top", True
+    return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
+
+
+def plain(rows: Sequence[Row]) -> str:
+    """Aligned columns with a line of titles, whatever their width."""
+    from rich.console import Console
+
+    console = Console(file=io.StringIO(), width=_WIDEST)
+    with console.capture() as shown:
+        console.print(_table(rows))
+    return "\n".join(line.rstrip() for line in shown.get().splitlines())
+
+
+def _table(rows: Sequence[Row]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title="zerohop top", box=None, padding=(0, 1, 0, 0), expand=True)
+    table = Table(box=None, padding=(0, 2, 0, 0))
     for place, title in enumerate(_TITLES):  # in a narrow terminal names are cut
         word = place < _WORDS
         table.add_column(
@@ -100,32 +122,16 @@ def _drawn(rows: Sequence[Row], troubles: Sequence[str]) -> RenderableType:
         )
     for row in rows:  # Text: names are not markup
         table.add_row(*map(Text, _cells(row)), style="red" if row.failures else "")
-    return Group(table, *(Text(trouble, style="yellow") for trouble in troubles))
-
-
-def plain(rows: Sequence[Row]) -> str:
-    """Aligned columns with a line of titles."""
-    lines = [_TITLES, *map(_cells, rows)]
-    widths = [max(len(line[place]) for line in lines) for place in range(len(_TITLES))]
-    text = []
-    for line in lines:
-        cells = zip(line, widths, strict=True)
-        text.append(
-            "  ".join(
-                cell.ljust(width) if place < _WORDS else cell.rjust(width)
-                for place, (cell, width) in enumerate(cells)
-            ).rstrip()
-        )
-    return "\n".join(text)
+    return table
 
 
 def _cells(row: Row) -> tuple[str, ...]:
     return (
         *(_shown(name, _LONGEST) for name in _names(row)),
-        _scaled(row.operations),
-        _scaled(row.bytes_out, "B"),
-        _scaled(row.bytes_in, "B"),
-        _scaled(row.notifications),
+        _count(row.operations),
+        _nbytes(row.bytes_out),
+        _nbytes(row.bytes_in),
+        _count(row.notifications),
         str(row.under_way),
         _duration(row.p50),
         _duration(row.p99),
@@ -144,19 +150,14 @@ def _shown(text: str, most: int) -> str:
     return bare if len(bare) <= most else bare[: most - 1] + "~"
 
 
-def _scaled(value: float, unit: str = "") -> str:
-    """Powers of 1000: '12.3MB', '950'."""
-    for prefix in ("", "k", "M", "G", "T"):
-        if value < 999.5 or prefix == "T":
-            break
-        value /= 1000
-    return f"{value:.3g}{prefix}{unit}"
+def _count(value: float) -> str:
+    """Powers of 1000: '12.3k', '950'."""
+    return decimal_bytes(value).replace(" ", "").removesuffix("B")
+
+
+def _nbytes(value: float) -> str:
+    return decimal_bytes(value).replace(" ", "")
 
 
 def _duration(seconds: float) -> str:
-    if math.isnan(seconds):
-        return "-"
-    for unit, size in (("ns", 1e-9), ("us", 1e-6), ("ms", 1e-3)):
-        if seconds < 999.5 * size:
-            return f"{seconds / size:.3g}{unit}"
-    return f"{seconds:.3g}s"
+    return "-" if math.isnan(seconds) else human_seconds(seconds).replace(" ", "")

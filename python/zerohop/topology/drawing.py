@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import combinations
 
+from zerohop.notebook.elements import BLUE, GREEN, GREY, Markup, element, svg
 from zerohop.topology.gpu import Gpu
 from zerohop.topology.numa import NumaNode
 from zerohop.topology.nvlink import Links
@@ -20,8 +20,6 @@ from zerohop.topology.rdma import RdmaDevice
 # Pixels.
 CELL, GAP, BOX, BAR, PAD = 104, 12, 42, 20, 16
 EMPTY = 130  # width of a NUMA node without devices
-
-GREEN, BLUE, GREY = "#65a30d", "#3b82f6", "#8b8f98"
 
 
 @dataclass
@@ -61,7 +59,7 @@ def draw(
     nodes = _nodes(placed, numa)
     gpus = [device for device, _ in placed if isinstance(device, Gpu)]
     count = _links_of_each_pair(gpus, nvlinks)
-    parts: list[str] = []
+    parts: list[Markup] = []
     centers: dict[str, int] = {}  # by GPU
     above = PAD
     if nvlinks:
@@ -81,13 +79,7 @@ def draw(
     width = left - GAP + PAD if nodes else 360
     if not nodes:
         parts.append(_text(width / 2, height / 2, "neither GPUs, RDMA devices nor NUMA nodes here"))
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-        f'style="max-width:100%;height:auto" role="img" '
-        f'font-family="system-ui, sans-serif" aria-label="{escape(label)}">'
-        + "".join(parts)
-        + "</svg>"
-    )
+    return svg(width, height, label, *parts)
 
 
 def _nodes(placed: Sequence[tuple[Gpu | RdmaDevice, int]], numa: Sequence[NumaNode]) -> list[Node]:
@@ -118,7 +110,7 @@ def _group_of(device: Gpu | RdmaDevice, node: Node) -> Group:
     return node.groups.setdefault(key, Group(title))
 
 
-def _group(group: Group, x: int, y: int, gpu_row: bool, centers: dict[str, int]) -> list[str]:
+def _group(group: Group, x: int, y: int, gpu_row: bool, centers: dict[str, int]) -> list[Markup]:
     parts = []
     bar = y + (BOX + GAP if gpu_row else 0)
     below = bar + BAR + GAP
@@ -138,7 +130,7 @@ def _columns(group: Group, x: int, count: int) -> list[int]:
     return [x + indent + index * (CELL + GAP) for index in range(count)]
 
 
-def _device(device: Gpu | RdmaDevice, x: int, y: int) -> str:
+def _device(device: Gpu | RdmaDevice, x: int, y: int) -> Markup:
     if isinstance(device, Gpu):
         where = device.pci.address
         below, color, dash = where, GREEN, ""
@@ -151,12 +143,12 @@ def _device(device: Gpu | RdmaDevice, x: int, y: int) -> str:
         color = BLUE if active else GREY
         dash = "" if active else "4 3"
         title = f"{device.name}: {states or 'no port'}, {where}"
-    return (
-        f"<g><title>{escape(title)}</title>"
-        + _rect(x, y, CELL, BOX, color, 0.15, 6, dash)
-        + _text(x + CELL / 2, y + 18, _fit(device.name, CELL, 8), size=13, bold=True)
-        + _text(x + CELL / 2, y + 33, _fit(below, CELL), size=10)
-        + "</g>"
+    return element(
+        "g",
+        element("title", title),
+        _rect(x, y, CELL, BOX, color, 0.15, 6, dash),
+        _text(x + CELL / 2, y + 18, _fit(device.name, CELL, 8), size=13, bold=True),
+        _text(x + CELL / 2, y + 33, _fit(below, CELL), size=10),
     )
 
 
@@ -171,7 +163,7 @@ def _rise(span: int) -> int:
     return 16 + 8 * span
 
 
-def _links(each: int, nvlinks: Links, centers: dict[str, int], above: int) -> list[str]:
+def _links(each: int, nvlinks: Links, centers: dict[str, int], above: int) -> list[Markup]:
     """each: number of links of every pair; 0 if pairs differ."""
     top = above + PAD  # of the boxes
     if each:
@@ -186,10 +178,9 @@ def _links(each: int, nvlinks: Links, centers: dict[str, int], above: int) -> li
         a, b = sorted(pair, key=order.index)
         rise = _rise(order.index(b) - order.index(a))
         x1, x2 = centers[a] + 10, centers[b] - 10
-        parts.append(
-            f'<path d="M{x1} {top} C{x1} {top - 2 * rise}, {x2} {top - 2 * rise}, {x2} {top}" '
-            f'fill="none" stroke="{GREEN}" stroke-width="{1 + min(count, 18) / 6:.1f}"/>'
-        )
+        curve = f"M{x1} {top} C{x1} {top - 2 * rise}, {x2} {top - 2 * rise}, {x2} {top}"
+        width = f"{1 + min(count, 18) / 6:.1f}"
+        parts.append(element("path", d=curve, fill="none", stroke=GREEN, stroke_width=width))
         parts.append(_text((x1 + x2) / 2, top - 1.5 * rise - 3, f"NV{count}", size=10))
     return parts
 
@@ -202,23 +193,34 @@ def _fit(text: str, width: int, letter: int = 6) -> str:
 
 def _rect(
     x: float, y: float, w: float, h: float, color: str, glass: float, radius: int, dash: str = ""
-) -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="{radius}" '
-        f'fill="{color}" fill-opacity="{glass}" stroke="{color}"{dashed}/>'
+) -> Markup:
+    return element(
+        "rect",
+        x=x,
+        y=y,
+        width=w,
+        height=h,
+        rx=radius,
+        fill=color,
+        fill_opacity=glass,
+        stroke=color,
+        stroke_dasharray=dash or None,
     )
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, color: str, width: float = 1.5) -> str:
-    return (
-        f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{color}" stroke-width="{width}"/>'
-    )
+def _line(x1: float, y1: float, x2: float, y2: float, color: str, width: float = 1.5) -> Markup:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=color, stroke_width=width)
 
 
-def _text(x: float, y: float, text: str, size: int = 12, bold: bool = False) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x}" y="{y}" text-anchor="middle" font-size="{size}" fill="currentColor"{weight}>'
-        f"{escape(text)}</text>"
+def _text(x: float, y: float, text: str, size: int = 12, bold: bool = False) -> Markup:
+    weight = 600 if bold else None
+    return element(
+        "text",
+        text,
+        x=x,
+        y=y,
+        text_anchor="middle",
+        font_size=size,
+        fill="currentColor",
+        font_weight=weight,
     )

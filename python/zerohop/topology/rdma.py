@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ipaddress
 from dataclasses import dataclass
-from typing import Any
 
 from zerohop.topology.pci import PciDevice, read_pci_device
 from zerohop.topology.tree import Tree
@@ -113,29 +112,3 @@ def _gid(tree: Tree, port: str, index: str) -> Gid | None:
 def _word(text: str | None) -> str:
     """The word in "4: ACTIVE"."""
     return (text or "unknown").rpartition(":")[2].strip()
-
-
-def as_dict(device: RdmaDevice) -> dict[str, Any]:
-    """Plain values for JSON."""
-    return {
-        "name": device.name,
-        "node_type": device.node_type,
-        "pci": None if device.pci is None else device.pci.address,
-        "parent": device.parent,
-        "numa": device.numa,
-        "ports": [_port_as_dict(port) for port in device.ports],
-    }
-
-
-def _port_as_dict(port: Port) -> dict[str, Any]:
-    return {
-        "number": port.number,
-        "state": port.state,
-        "link_layer": port.link_layer,
-        "gbps": port.gbps,
-        "lid": port.lid,
-        "gids": [
-            {"index": gid.index, "gid": str(gid.value), "type": gid.type, "netdev": gid.netdev}
-            for gid in port.gids
-        ],
-    }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,7 +16,7 @@ from zerohop.topology.net import NetDevice, read_net_devices
 from zerohop.topology.numa import NumaNode, read_numa_nodes
 from zerohop.topology.nvlink import Links, load_nvml, read_nvlinks
 from zerohop.topology.pci import read_pci_devices
-from zerohop.topology.rdma import RdmaDevice, as_dict, read_rdma_devices
+from zerohop.topology.rdma import RdmaDevice, read_rdma_devices
 from zerohop.topology.tree import Tree
 
 
@@ -157,45 +158,27 @@ class Topology:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what `zerohop topo --json` prints."""
-        cuda = [gpu.name for gpu in self.cuda]
+        cuda = {gpu.name: f"cuda:{ordinal}" for ordinal, gpu in enumerate(self.cuda)}
+        adapters = [_plain(device) for device in self.rdma]
+        for gid in (gid for each in adapters for port in each["ports"] for gid in port["gids"]):
+            gid["gid"] = gid.pop("value")
         return {
             "gpus": [
-                {
-                    "name": gpu.name,
-                    "cuda": f"cuda:{cuda.index(gpu.name)}" if gpu.name in cuda else None,
-                    "model": gpu.model,
-                    "uuid": gpu.uuid,
-                    "pci": gpu.pci.address,
-                    "numa": gpu.numa,
-                    "nearest": [rdma.name for rdma in self.nearest(gpu.name)],
-                }
+                {**_plain(gpu), "cuda": cuda.get(gpu.name), "nearest": self._names_near(gpu.name)}
                 for gpu in self.gpus
             ],
-            "rdma": [as_dict(device) for device in self.rdma],
-            "net": [
-                {
-                    "name": net.name,
-                    "state": net.state,
-                    "mtu": net.mtu,
-                    "mbps": net.mbps,
-                    "pci": None if net.pci is None else net.pci.address,
-                    "numa": net.numa,
-                }
-                for net in self.net
-            ],
+            "rdma": adapters,
+            "net": [_plain(net) for net in self.net],
             "numa": [
-                {
-                    "number": node.number,
-                    "cpus": node.cpus,
-                    "distances": list(node.distances),
-                    "nearest": [rdma.name for rdma in self.nearest(node.number)],
-                }
-                for node in self.numa
+                {**_plain(node), "nearest": self._names_near(node.number)} for node in self.numa
             ],
             "devices": [device.name for device in self.devices],
             "matrix": self.matrix(),
             "notes": list(self.notes),
         }
+
+    def _names_near(self, device: str | int) -> list[str]:
+        return [rdma.name for rdma in self.nearest(device)]
 
     def __repr__(self) -> str:
         return "\n".join([*_text_matrix(self), *self.notes])
@@ -205,6 +188,14 @@ class Topology:
 
         placed = [(device, self.node_of(device)) for device in self.devices]
         return draw(placed, self.numa, self.nvlinks, _summary(self))
+
+
+def _plain(thing: Gpu | RdmaDevice | NetDevice | NumaNode) -> dict[str, Any]:
+    """Values of JSON; a PCI device is its address."""
+    fields: dict[str, Any] = json.loads(json.dumps(asdict(thing), default=str))
+    if not isinstance(thing, NumaNode):
+        fields |= {"pci": thing.pci and thing.pci.address, "numa": thing.numa}
+    return fields
 
 
 def _summary(topology: Topology) -> str:

@@ -12,7 +12,7 @@ from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch.foreign import torch
 from zerohop.torch.tensors import only, read, written
-from zerohop.torch.works import CollectiveWork, Message, MessageWork, Work, Works, named
+from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named
 from zerohop.world import World
 
 _MOST_TAG = 2**31 - 1  # PyTorch uses a C++ int
@@ -138,25 +138,24 @@ class Calls:
 
     def send(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = read(only(tensors, "send"))
-        message = Message(f"send to rank {rank} of {self._world.name!r}, tag {tag}", rank)
-        peer = self._peer(message, tag)
-        transfer = message.post(lambda: peer.send(array, tag))
-        return MessageWork(message, transfer, [], self.seconds)
+        text = f"send to rank {rank} of {self._world.name!r}, tag {tag}"
+        peer = self._peer(text, rank, tag)
+        transfer = named(text, lambda: peer.send(array, tag))
+        return MessageWork(text, rank, transfer, [], self.seconds)
 
     def recv(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = written(only(tensors, "recv"))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
-        message = Message(text, rank, array.nbytes)
-        peer = self._peer(message, tag)
-        transfer = message.post(lambda: peer.recv(array, tag))
-        return MessageWork(message, transfer, tensors, self.seconds)
+        peer = self._peer(text, rank, tag)
+        transfer = named(text, lambda: peer.recv(array, tag))
+        return MessageWork(text, rank, transfer, tensors, self.seconds, array.nbytes)
 
-    def _peer(self, message: Message, tag: int) -> Any:
+    def _peer(self, text: str, rank: int, tag: int) -> Any:
         if not 0 <= tag <= _MOST_TAG:
-            raise ValueError(f"{message.text}: tags go from 0 to 2**31 - 1")
-        if message.rank == self._world.rank:
-            raise ValueError(f"{message.text}: this is the rank itself; copy the tensor")
-        return named(message.text, lambda: self._world.peer(message.rank, self.seconds))
+            raise ValueError(f"{text}: tags go from 0 to 2**31 - 1")
+        if rank == self._world.rank:
+            raise ValueError(f"{text}: this is the rank itself; copy the tensor")
+        return named(text, lambda: self._world.peer(rank, self.seconds))
 
     def say_goodbye(self, seconds: float) -> None:
         """Returns when the ranks that this one has met leave, too, or are lost, or on timeout.

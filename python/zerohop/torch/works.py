@@ -109,48 +109,35 @@ class CollectiveWork(Work):
         self._join(0.0)
 
 
-class Message:
-    """From one rank to another. text: its name; expected: bytes to receive, None for a send."""
-
-    def __init__(self, text: str, rank: int, expected: int | None = None) -> None:
-        self.text, self.rank, self.expected = text, rank, expected
-
-    def post(self, call: Callable[[], _core.Transfer]) -> _core.Transfer:
-        transfer: _core.Transfer = named(self.text, call)
-        return transfer
-
-    def wait(self, transfer: _core.Transfer, seconds: float) -> None:
-        nbytes = named(self.text, lambda: transfer.wait(seconds))
-        if self.expected is not None and nbytes != self.expected:
-            raise ValueError(
-                f"{self.text}: rank {self.rank} has sent {nbytes} bytes, and the tensor has {self.expected}; it contains them"
-            )
-
-
 class MessageWork(Work):
-    """One send or recv."""
+    """One send to a rank or recv from it. text: its name; expected: bytes to receive, None for a send."""
 
     def __init__(
         self,
-        message: Message,
+        text: str,
+        rank: int,
         transfer: _core.Transfer,
         outputs: Sequence[Any],
         seconds: float,
+        expected: int | None = None,
     ) -> None:
         super().__init__(outputs, seconds)
-        self._message, self._transfer = message, transfer
+        self._text, self._rank, self._transfer, self._expected = text, rank, transfer, expected
 
     def is_completed(self) -> bool:
         return self._transfer.done
 
     def _join(self, seconds: float) -> None:
-        self._message.wait(self._transfer, seconds)
+        nbytes = named(self._text, lambda: self._transfer.wait(seconds))
+        if self._expected is not None and nbytes != self._expected:
+            raise ValueError(
+                f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}; it contains them"
+            )
 
     def source_rank(self) -> int:
-        return self._message.rank
+        return self._rank
 
-    def _source_rank(self) -> int:
-        return self._message.rank
+    _source_rank = source_rank
 
 
 class Works(Work):

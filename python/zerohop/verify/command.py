@@ -30,7 +30,7 @@ BY_HAND = "interrupted"  # the failure after Ctrl-C
 class Options:
     """peer: address of a listener; None: a second process on this host, with `nbytes` for each route."""
 
-    seconds: float
+    minutes: float
     routes: tuple[str, ...] = ()  # empty: all available ones
     device: str | None = None
     peer: bytes | None = None
@@ -121,7 +121,7 @@ def _try(options: Options, endpoint: Endpoint, address: bytes, result: Result) -
         result.tallies.append(testers[-1].tally)
     if testers:
         with Watch("zerohop verify") as watch:
-            _take_turns(testers, options.seconds, watch)
+            _take_turns(testers, options.minutes * 60, watch)
         for tester in testers:
             tester.finish()
 
@@ -151,10 +151,9 @@ def _errors(testers: Sequence[Tester]) -> str:
 
 
 def _print(result: Result, verdict: str, console: Console) -> None:
-    table = Table(title=f"zerohop verify, {result.seconds:.0f} s, seed {result.seed}")
-    for title, justify in (("route", "left"), ("operations", "right"), ("moved", "right")):
-        table.add_column(title, justify="right" if justify == "right" else "left")
-    table.add_column("errors", justify="right")
+    table = Table("route", title=f"zerohop verify, {result.seconds:.0f} s, seed {result.seed}")
+    for title in ("operations", "moved", "errors"):
+        table.add_column(title, justify="right")
     for tally in result.tallies:
         moved = human_bytes(tally.nbytes)
         table.add_row(tally.route, str(tally.operations), moved, str(tally.errors))

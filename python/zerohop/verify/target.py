@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 
-from zerohop.doctor.far_end import encode, greet, stay
+from zerohop.doctor.far_end import greet, stay
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error
 from zerohop.local import Link
@@ -47,12 +45,7 @@ def _endpoint(device: str | None) -> Endpoint:
 def listen(device: str | None, nbytes: int) -> None:
     """Prints an address and serves testers that have it, until interrupted."""
     with _endpoint(device) as endpoint:
-        reason = share(endpoint, nbytes)
-        print(encode(endpoint.address), flush=True)
-        print(f"serving {nbytes} bytes for each route on {endpoint.device}", file=sys.stderr)
-        if reason:
-            print(f"no GPU memory: {reason}", file=sys.stderr)
-        greet(endpoint)
+        greet(endpoint, share(endpoint, nbytes))
 
 
 def serve(link: Link, nbytes: int, device: str | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -95,9 +96,7 @@ class Tester:
             f"{places.size} bytes differ, the first is {found[first]:#04x} instead of "
             f"{wanted[first]:#04x}; bits that differ: {bits:#04x}"
         )
-        self.tally.add(
-            Wrong(self.tally.route, "bytes", name, offset + first, last - first + 1, what)
-        )
+        self._add("bytes", name, offset + first, last - first + 1, what)
         self._mend(offset, wanted)
 
     def _mend(self, offset: int, wanted: Bytes) -> None:
@@ -105,27 +104,17 @@ class Tester:
         with self._noting("mending", offset, wanted.size):
             self._way.put(wanted, offset, 0)
 
-    def _noting(self, name: str, offset: int, nbytes: int) -> _Noting:
-        return _Noting(self.tally, name, offset, nbytes)
+    @contextmanager
+    def _noting(self, name: str, offset: int, nbytes: int) -> Iterator[None]:
+        """Records an error of a transfer as an error of its range, except the loss of the peer."""
+        try:
+            yield
+        except PeerLost:
+            raise
+        except IntegrityError as error:
+            self._add("checksum", name, offset + error.offset, error.nbytes, str(error))
+        except Error as error:
+            self._add("error", name, offset, nbytes, str(error))
 
-
-@dataclass
-class _Noting:
-    """Records an error of a transfer as an error of its range, except the loss of the peer."""
-
-    tally: Tally
-    name: str
-    offset: int
-    nbytes: int
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> bool:
-        if not isinstance(error, Error) or isinstance(error, PeerLost):
-            return False
-        by, first, nbytes = "error", self.offset, self.nbytes
-        if isinstance(error, IntegrityError):
-            by, first, nbytes = "checksum", self.offset + error.offset, error.nbytes
-        self.tally.add(Wrong(self.tally.route, by, self.name, first, nbytes, str(error)))
-        return True
+    def _add(self, by: str, name: str, offset: int, nbytes: int, what: str) -> None:
+        self.tally.add(Wrong(self.tally.route, by, name, offset, nbytes, what))

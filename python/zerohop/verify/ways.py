@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import numpy as np
 
-from zerohop._core import Memory, Peer, RemoteMemory, wire_text
+from zerohop._core import Memory, Peer, RemoteMemory, Route, wire_text
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, IntegrityError, RouteUnavailable
 from zerohop.verify.patterns import Bytes
@@ -17,10 +17,18 @@ PAGE = 4096  # bytes; the near end of a transfer begins anywhere in a page
 
 
 class Way:
-    """From host memory here into `far` and back, only on `route`."""
+    """From host memory here into `far` and back, only on `route`.
 
-    def __init__(self, endpoint: Endpoint, peer: Peer, route: str) -> None:
+    memory: the route whose memory it uses; default: its own. used: the Route that bytes have taken.
+    """
+
+    used: Route
+
+    def __init__(
+        self, endpoint: Endpoint, peer: Peer, route: str, memory: str | None = None
+    ) -> None:
         self.route = route
+        self._memory = memory or route
         self._peer = peer
         self.far = self._take(peer)
         self.nbytes = self.far.nbytes
@@ -29,7 +37,7 @@ class Way:
 
     def _take(self, peer: Peer) -> RemoteMemory:
         try:
-            return peer[NAMES[self.route]]
+            return peer[NAMES[self._memory]]
         except KeyError:
             raise LookupError(f"the other end has no such memory{self._why(peer)}") from None
 
@@ -46,7 +54,9 @@ class Way:
         near = self._near[shift : shift + content.size]
         np.asarray(near)[:] = content
         there = self.far[offset : offset + content.size]
-        self._peer.write(near, there, require=self.route).wait()
+        tried = self._peer.write(near, there, require=self.route)
+        tried.wait()
+        self.used = tried.route
 
     def get(self, offset: int, nbytes: int, shift: int) -> Bytes:
         """Reads the bytes at `offset` there."""
@@ -59,9 +69,11 @@ class Way:
 class GpuWay(Way):
     """Into the far GPU's memory, from there into the near GPU's and back on `route`, then to the host."""
 
-    def __init__(self, endpoint: Endpoint, peer: Peer, route: str) -> None:
-        super().__init__(endpoint, peer, route)
-        registration = "staged" if route == "staged" else "auto"
+    def __init__(
+        self, endpoint: Endpoint, peer: Peer, route: str, memory: str | None = None
+    ) -> None:
+        super().__init__(endpoint, peer, route, memory)
+        registration = "staged" if self._memory == "staged" else "auto"
         try:
             self._gpu: Memory = endpoint.empty(
                 self.nbytes, device="cuda:0", registration=registration
@@ -85,7 +97,9 @@ class GpuWay(Way):
         first, gpu = self.far[offset : offset + nbytes], self._gpu[:nbytes]
         second, back = self._second[:nbytes], self._back[shift : shift + nbytes]
         np.asarray(back).fill(0xA5)
-        self._peer.read(first, gpu, require=self.route).wait()
+        tried = self._peer.read(first, gpu, require=self.route)
+        tried.wait()
+        self.used = tried.route
         self._peer.write(gpu, second, require=self.route).wait()
         self._peer.read(second, back).wait()
         return np.array(back)

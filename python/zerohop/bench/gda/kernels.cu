@@ -73,32 +73,15 @@ extern "C" __global__ void __launch_bounds__(1024)
   ping_pong<Block>(queue, board, rounds, nbytes, slot, outcome);
 }
 
-// look() -> the word.
-template <typename Look>
-__device__ Status await_word(u32 expected, Look look) {
+// Polls this side's memory for the other side's word.
+__device__ inline Status await_word(u64 word, u32 expected) {
   const u64 began = nanoseconds_now();
-  for (u32 looks = 1; look() != expected; ++looks) {
+  for (u32 looks = 1; acquire(word) != expected; ++looks) {
     if (looks % kLooksOfWord == 0 && nanoseconds_now() - began > kPatienceNs) {
       return Status::timed_out;
     }
   }
   return Status::ok;
-}
-__device__ inline u32 look_at(u64 word) { return *reinterpret_cast<const volatile u32*>(word); }
-
-// The bare minimum: puts a word at `at`, and polls for the other side's.
-extern "C" __global__ void word_ping_pong(Queue queue, Rounds rounds, u64 at, Outcome* outcome) {
-  u64 began = 0;
-  for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
-    const u32 value = rounds.base + round;
-    Status got = Status::ok;
-    if (rounds.first) got = put_value(queue, at, value);
-    if (got == Status::ok) got = await_word(value, [&] { return look_at(queue.local + at); });
-    if (got == Status::ok && !rounds.first) got = put_value(queue, at, value);
-    if (got != Status::ok) return note(outcome->status, static_cast<u64>(got));
-    began = begin_of(rounds, round, began);
-  }
-  outcome->took = nanoseconds_now() - began;
 }
 
 // The bound of put_notify: block stores, a fence, and a word at `at`, for which the other side
@@ -126,9 +109,7 @@ extern "C" __global__ void __launch_bounds__(1024)
     const u32 value = rounds.base + round;
     if (rounds.first) put_barely(queue, nbytes, at, value);
     Status got = Status::ok;
-    if (threadIdx.x == 0) {
-      got = await_word(value, [&] { return acquire(queue.local + at); });
-    }
+    if (threadIdx.x == 0) got = await_word(queue.local + at, value);
     if (__syncthreads_or(got != Status::ok)) return note(outcome->status, static_cast<u64>(got));
     if (!rounds.first) put_barely(queue, nbytes, at, value);
     began = begin_of(rounds, round, began);

@@ -12,8 +12,8 @@ from zerohop.bench.plan import PeerFailed
 
 SOURCE = Path(__file__).with_name("kernels.cu")
 NAMES = (
-    *("ping_pong_thread", "ping_pong_block", "word_ping_pong"),
-    *("put_many", "put_values", "post_values", "put_wide", "copy_wide", "bare_ping_pong"),
+    *("ping_pong_thread", "ping_pong_block", "bare_ping_pong"),
+    *("put_many", "put_values", "post_values", "put_wide", "copy_wide"),
 )
 BOUND_S = 20.0  # for a launch: the waits in it end much earlier, by their own bounds
 STATUSES = {  # zerohop::device::Status

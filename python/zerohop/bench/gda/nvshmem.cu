@@ -17,17 +17,12 @@ __device__ u64 nanoseconds_now() {
   return now;
 }
 
-// Bound of our own wait. NVSHMEM's waits have none: the caller ends the process instead.
-constexpr u64 kPatienceNs = 2000000000;
-constexpr u32 kLooksOfWord = 1024;  // polls for each clock reading
-
 // The memory of both sides, at the same place in NVSHMEM's symmetric heap.
 struct Arena {
   char* outbox;
   char* inbox;
   u64 nbytes;   // of each half
   u64* signal;  // of a ping-pong: counts up during the process
-  int* word;    // the same, for the ping-pong of a bare word
   u64* took;    // nanoseconds, 0 unless all rounds completed; only of this GPU
   int other;    // PE
 };
@@ -66,27 +61,6 @@ __global__ void __launch_bounds__(1024) ping_pong(Arena arena, Rounds rounds, u6
     if (kBlock) __syncthreads();
     if (!rounds.first) put_signal<kBlock>(arena, nbytes, value);
     if (threadIdx.x == 0) keep_time(arena, rounds, round, began);
-  }
-}
-
-__device__ bool came(const volatile int* word, int value) {
-  const u64 began = nanoseconds_now();
-  for (u32 looks = 1; *word != value; ++looks) {
-    if (looks % kLooksOfWord == 0 && nanoseconds_now() - began > kPatienceNs) return false;
-  }
-  return true;
-}
-
-// The bare minimum: puts a word, and polls for the other side's.
-__global__ void word_ping_pong(Arena arena, Rounds rounds) {
-  volatile int* const here = arena.word;
-  u64 began = 0;
-  for (u32 round = 1; round <= rounds.warm + rounds.count; ++round) {
-    const int value = static_cast<int>(rounds.base + round);
-    if (rounds.first) nvshmem_int_p(arena.word, value, arena.other);
-    if (!came(here, value)) return;
-    if (!rounds.first) nvshmem_int_p(arena.word, value, arena.other);
-    keep_time(arena, rounds, round, began);
   }
 }
 
@@ -205,18 +179,17 @@ int peer_begin(int gpu, int rank, const void* id, u64 nbytes) {
   arena.outbox = static_cast<char*>(nvshmem_malloc(nbytes));
   arena.inbox = static_cast<char*>(nvshmem_calloc(1, nbytes));
   arena.nbytes = nbytes;
-  arena.signal = static_cast<u64*>(nvshmem_calloc(2, sizeof(u64)));
+  arena.signal = static_cast<u64*>(nvshmem_calloc(1, sizeof(u64)));
   arena.other = 1 - rank;
   if (arena.outbox == nullptr || arena.inbox == nullptr || arena.signal == nullptr) {
     return cudaErrorMemoryAllocation;
   }
-  arena.word = reinterpret_cast<int*>(arena.signal + 1);
   cudaError_t error = cudaMalloc(&arena.took, sizeof(u64));
   if (error == cudaSuccess) error = cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
   if (error == cudaSuccess) error = cudaEventCreate(&begun);
   if (error == cudaSuccess) error = cudaEventCreate(&ended);
   if (error == cudaSuccess) {
-    error = load(ping_pong<false>, ping_pong<true>, word_ping_pong, put_values, put_many, put_wide);
+    error = load(ping_pong<false>, ping_pong<true>, put_values, put_many, put_wide);
   }
   return error;
 }
@@ -237,12 +210,6 @@ int peer_ping_pong(u32 threads, u64 nbytes, u32 count, u32 warm, int first, doub
   } else {
     ping_pong<true><<<1, threads, 0, stream>>>(arena, rounds, nbytes);
   }
-  return seconds_by_clock(rounds, seconds);
-}
-
-int peer_word_ping_pong(u32 count, u32 warm, int first, double* seconds) {
-  const Rounds rounds = next_rounds(count, warm, first);
-  word_ping_pong<<<1, 1, 0, stream>>>(arena, rounds);
   return seconds_by_clock(rounds, seconds);
 }
 

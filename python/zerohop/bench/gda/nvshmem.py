@@ -82,9 +82,6 @@ class Nvshmem(Player):
     def put_notify(self, nbytes: int, times: int) -> Found:
         return self._both(times, "peer_ping_pong", u32(threads_of(nbytes)), u64(nbytes))
 
-    def word(self, nbytes: int, times: int) -> Found:
-        return self._both(times, "peer_word_ping_pong")
-
     def put_wide(self, nbytes: int, times: int) -> Found:
         shape = map(u32, WIDE_SHAPE)
         took = self._active("peer_put_wide", *shape, u64(nbytes), u64(PIECE_NBYTES))

@@ -93,10 +93,6 @@ class Ours(Player):
         name, threads = "bare_ping_pong", threads_of(nbytes)
         return self._both(times, name, threads, self._queue().value, *arguments)
 
-    def word(self, nbytes: int, times: int) -> Found:
-        arguments = (self._queue().value, self._rounds(times), np.uint64(WORD_AT))
-        return self._both(times, "word_ping_pong", 1, *arguments)
-
     def put_wide(self, nbytes: int, times: int) -> Found:
         return self._wide("put_wide", nbytes)
 

@@ -7,7 +7,7 @@ from zerohop.bench.plan import KIB, MIB, Options, Step
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB)
 FULL_SIZES = (8, 64, 512, 4 * KIB, 16 * KIB, 64 * KIB)
 SMALL_NBYTES = 64  # up to this size one thread puts, above it a block
-WORD_NBYTES = 4
+WORD_NBYTES = 4  # of the notification of a bare copy
 VALUE_NBYTES = 8
 WIDE_NBYTES = 64 * MIB
 WIDE_SHAPE = (132, 512)  # blocks and threads of a kernel that fills the GPU
@@ -31,7 +31,7 @@ def gda_steps(options: Options, one_gpu: bool) -> list[Step]:
     sizes = [size for size in wanted_sizes(options) if size <= WIDE_NBYTES]
     turns = 3 if options.quick else 6
     figures = [(test, size, rounds) for test in ("put_notify", "put_notify_both") for size in sizes]
-    figures += [("word", WORD_NBYTES, rounds), ("put_wide", WIDE_NBYTES, 1)]
+    figures.append(("put_wide", WIDE_NBYTES, 1))
     for test in ("puts", "values"):
         figures += [(f"{test}_{shape}", VALUE_NBYTES, 2000) for shape in SHAPES]
     figures += [(test, VALUE_NBYTES, 4000) for test in HOST_TESTS.values()]

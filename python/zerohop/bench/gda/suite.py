@@ -22,7 +22,7 @@ from zerohop.bench.plan import KIB, Options, Plan
 from zerohop.bench.rows import OURS, Figures, Row
 from zerohop.bench.runner import Absences, Entry, Suite
 from zerohop.bench.tables import listed, over_sizes
-from zerohop.bench.targets import Of, Target
+from zerohop.bench.targets import Of, Target, only
 from zerohop.bench.workers import Workers
 from zerohop.host import human_seconds
 
@@ -49,7 +49,6 @@ TABLES = (
     over_sizes("put_notify", "put_notify, one way", "one_way"),
     over_sizes("put_notify_both", "put_notify that CPUs see, too", "one_way"),
     *(over_sizes(f"put_notify_{way}", f"put_notify, way {way}", "one_way") for way in RING_WAYS),
-    over_sizes("word", "the bare minimum, one way: put and poll a word", "one_way"),
     over_sizes("put_wide", "puts by the whole GPU, 132 blocks of 512 threads"),
     listed("8 B messages", "rate", MESSAGES),
     listed("time for a kernel to post an entry", "posted", ENTRIES),
@@ -57,50 +56,21 @@ TABLES = (
 )
 
 
-def _one_way(said: str, nbytes: int, bound: float) -> Target:
-    target = f"{said}, one way"
-    return Target(target, bound, Of("put_notify", "one_way"), sizes=(nbytes,))
-
-
-def _beside_nvshmem(said: str, test: str, metric: str) -> Target:
-    ours, theirs = Of(test, metric), Of(test, metric, "nvshmem")
-    return Target(f"{said} / nvshmem", 1.0, ours, theirs, at_least=metric == "rate")
-
-
-def _entries(way: str) -> tuple[Target, Target]:
-    one, many = (Of(f"entries_{way}_{threads}", "posted") for threads in (1, 32))
-    said = f"{way}: rate of posting by 32 threads / by one"
-    return (
-        Target(f"{way}: a thread posts an entry", 1e-6, one),
-        Target(said, 8.0, one, many, at_least=True),
-    )
-
-
+PUT_NOTIFY = Of("put_notify", "one_way")
+ONE, MANY = ({way: Of(f"entries_{way}_{n}", "posted") for way in RING_WAYS} for n in (1, 32))
 TARGETS = (
-    _one_way("8 B put_notify by a thread", 8, 1.6e-6),
-    _one_way("64 KiB put_notify by a block", 64 * KIB, 3.5e-6),
-    Target(
-        "64 MiB put by a kernel / a bare copy",
-        0.95,
-        Of("put_wide"),
-        Of("put_wide", impl="bare"),
-        at_least=True,
-    ),
-    Target(
-        "8 B puts by a kernel / by the host from C++",
-        10.0,
-        Of("puts_132x512", "rate"),
-        Of("host_puts_cpp", "rate"),
-        at_least=True,
-    ),
-    _beside_nvshmem("put_notify, one way", "put_notify", "one_way"),
-    _beside_nvshmem("4 B word, one way", "word", "one_way"),
+    Target(PUT_NOTIFY, 1.6e-6, sizes=only(8)),
+    Target(PUT_NOTIFY, 3.5e-6, sizes=only(64 * KIB)),
+    Target(Of("put_wide"), 0.95, Of("put_wide", impl="bare")),
+    Target(Of("puts_132x512", "rate"), 10.0, Of("host_puts_cpp", "rate")),
+    Target(PUT_NOTIFY, 1.0, PUT_NOTIFY._replace(impl="nvshmem")),
     *(
-        _beside_nvshmem(f"8 B {test}, {said}", f"{test}_{shape}", "rate")
+        Target(Of(f"{test}_{shape}", "rate"), 1.0, Of(f"{test}_{shape}", "rate", "nvshmem"))
         for test in ("puts", "values")
-        for shape, said in THREADS.items()
+        for shape in SHAPES
     ),
-    *(target for way in RING_WAYS for target in _entries(way)),
+    *(Target(ONE[way], 1e-6) for way in RING_WAYS),
+    *(Target(MANY[way], 0.125, ONE[way]) for way in RING_WAYS),
 )
 
 

@@ -11,7 +11,6 @@ import zerohop as zh
 from zerohop.bench.calls import python_post
 from zerohop.bench.loops import each_of, stream_seconds
 from zerohop.bench.p2p.driver import Driver
-from zerohop.bench.p2p.mapping import Mappings
 from zerohop.bench.p2p.plan import BLOCK_TESTS, HALO_NBYTES, HALO_PITCH, places
 from zerohop.bench.p2p.streams import PingPong
 from zerohop.bench.pair import LOOPS, facts_of
@@ -21,7 +20,7 @@ from zerohop.bench.workers import Player
 from zerohop.local import Link
 
 WAIT_S = 20.0  # bound of every wait
-BOTH_SIDES = ("both", "mapping", "stream_notify")  # rank 1 takes part, too
+BOTH_SIDES = ("both", "stream_notify")  # rank 1 takes part, too
 
 
 class Ours(Player):
@@ -38,7 +37,6 @@ class Ours(Player):
         self._endpoint = zh.Endpoint(device, p2p=1, timeout=WAIT_S)
         self._side = join(link, self._endpoint, self._empty(arena_nbytes))
         self._ping_pong = PingPong(link, self._side, Driver(library).gpu(self._gpu))
-        self._mappings = Mappings(link, self._side, self._empty)
         self.both(8, 1)  # set-up at the first use is not timed
         link.exchange(None)
 
@@ -78,9 +76,6 @@ class Ours(Player):
 
     def post_write(self, nbytes: int, times: int) -> Found:
         return {"per_call": python_post(self._side)}
-
-    def mapping(self, nbytes: int, times: int) -> Found:
-        return self._mappings.measure(nbytes)
 
     def _pages(self, block: int, nbytes: int, times: int) -> float:
         side, count = self._side, nbytes // block

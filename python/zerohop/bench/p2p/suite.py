@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from zerohop import _core
@@ -12,17 +11,15 @@ from zerohop.bench.p2p.peers import NCCL_SETTINGS, TORCH_SETTINGS, Nccl, Raw, To
 from zerohop.bench.p2p.plan import (
     BLOCK_TESTS,
     BLOCKS_NBYTES,
-    MAPPING_NBYTES,
     arena_nbytes,
     gpu_plan,
-    mapping_nbytes,
     steps,
 )
 from zerohop.bench.plan import KIB, MIB, Options, PeerFailed
 from zerohop.bench.rows import OURS
 from zerohop.bench.runner import Absences, Entry, Suite
 from zerohop.bench.tables import over_sizes
-from zerohop.bench.targets import Of, Target, up_from
+from zerohop.bench.targets import Of, Target, only, up_from
 from zerohop.bench.workers import Workers
 from zerohop.local import Link, Ranks
 
@@ -42,62 +39,23 @@ TABLES = (
     over_sizes("halo", "halo columns of 64 B (raw: row by row)"),
     over_sizes("post_write", "host time to post a write", "per_call"),
     over_sizes("stream_notify", "host time to post a write + notify", "per_call"),
-    over_sizes("mapping", "first write to an allocation, extra time over later ones", "first"),
-    over_sizes(
-        "mapping",
-        "posting to mapped memory by a new RemoteMemory, extra time over a known one",
-        "cached",
-    ),
-    over_sizes("mapping", "standard error of that difference", "cached_error"),
 )
 LARGE = up_from(256 * MIB)
-WRITE = Of("write")
-
-
-def _notification(said: str, sizes: Any, bound: float) -> Target:
-    target = f"{said} write+notify, stream to stream, one way"
-    return Target(target, bound, Of("stream_notify", "one_way"), sizes=sizes)
-
-
-def _list(test: str, bound: float) -> Target:
-    return Target(f"{test}, 64 MiB in all", bound, Of(test), at_least=True, sizes=(BLOCKS_NBYTES,))
-
-
-def _large(said: str, bound: float, ours: Of, other: Of) -> Target:
-    return Target(said, bound, ours, other, at_least=True, sizes=LARGE)
-
-
+WRITE, NOTIFY = Of("write"), Of("stream_notify", "one_way")
 TARGETS = (
-    _large("write from 256 MiB / raw", 0.99, WRITE, Of("write", impl="raw")),
-    _large("write from 256 MiB / nccl", 1.05, WRITE, Of("write", impl="nccl")),
-    _notification("8 B to 4 KiB", range(8, 4 * KIB + 1), 4.5e-6),
-    _notification("64 KiB", (64 * KIB,), 6e-6),
-    _notification("1 MiB", (MIB,), 9e-6),
-    Target("posting a write", 4e-6, Of("post_write", "per_call"), sizes=(8,)),
-    Target(
-        "posting a write+notify behind a stream", 4e-6, Of("stream_notify", "per_call"), sizes=(8,)
-    ),
-    _list("write_many_4k", 280e9),
-    _list("write_many_16k", 320e9),
-    _list("write_many_64k", 340e9),
-    Target(
-        "halo columns / a loop of row copies",
-        10.0,
-        Of("halo"),
-        Of("halo", impl="raw"),
-        at_least=True,
-    ),
-    _large("reading from 256 MiB / writing", 0.95, Of("read"), WRITE),
-    _large("both directions from 256 MiB / one", 1.9, Of("both"), WRITE),
-    Target("first mapping of 1 GiB", 2e-3, Of("mapping", "first"), sizes=(MAPPING_NBYTES,)),
-    Target(
-        "cached mapping of 1 GiB, and its standard error",
-        2e-6,
-        Of("mapping", "cached"),
-        Of("mapping", "cached_error"),
-        operator.add,
-        sizes=(MAPPING_NBYTES,),
-    ),
+    Target(WRITE, 0.99, Of("write", impl="raw"), LARGE),
+    Target(WRITE, 1.05, Of("write", impl="nccl"), LARGE),
+    Target(NOTIFY, 4.5e-6, sizes=range(8, 4 * KIB + 1)),
+    Target(NOTIFY, 6e-6, sizes=only(64 * KIB)),
+    Target(NOTIFY, 9e-6, sizes=only(MIB)),
+    Target(Of("post_write", "per_call"), 4e-6, sizes=only(8)),
+    Target(Of("stream_notify", "per_call"), 4e-6, sizes=only(8)),
+    Target(Of("write_many_4k"), 280e9, sizes=only(BLOCKS_NBYTES)),
+    Target(Of("write_many_16k"), 320e9, sizes=only(BLOCKS_NBYTES)),
+    Target(Of("write_many_64k"), 340e9, sizes=only(BLOCKS_NBYTES)),
+    Target(Of("halo"), 10.0, Of("halo", impl="raw")),
+    Target(Of("read"), 0.95, WRITE, LARGE),
+    Target(Of("both"), 1.9, WRITE, LARGE),
 )
 NO_GPU = (
     "No GPU is visible to the driver, so there is nothing to measure between GPUs (zerohop doctor shows why).  "
@@ -111,7 +69,7 @@ def make(options: Options) -> Suite:
     absences = Absences()
     return Suite(
         "p2p",
-        steps(plan, mapping_nbytes(free)),
+        steps(plan),
         entries(options, gpus, arena_nbytes(plan), absences),
         TABLES,
         {"": TARGETS},

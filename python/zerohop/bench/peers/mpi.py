@@ -1,7 +1,6 @@
 """The peer "mpi": mpi4py ranks that mpirun starts, and that get their orders over a socket.
 
-A socket lets them sleep between orders: a rank that waits in MPI uses a whole core. The messages are
-those of local.Ranks and its workers.
+A socket lets them sleep between orders: a rank that waits in MPI uses a whole core.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from zerohop.bench.loops import Call, Job, ping_pong, stream_seconds
 from zerohop.bench.plan import PeerFailed, window
 from zerohop.bench.stopping import DIES_WITH_PARENT
 from zerohop.bench.workers import Workers
-from zerohop.local import Link, RankFailed
+from zerohop.local import EXIT_S, Link, Rank, RankFailed, Ranks, run_worker
 
 LAUNCHERS = ("mpirun.openmpi", "mpirun.mpich", "mpirun", "mpiexec")
 # Where a wheel installs it, in an environment that may not be activated.
@@ -42,7 +41,6 @@ OVERSUBSCRIBED = ("--oversubscribe", "--bind-to", "none")
 SETTINGS = " ".join(OVERSUBSCRIBED)
 RANKS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")  # of Open MPI, MPICH, others
 PROGRAM = "zerohop.bench.peers.mpi"
-EXIT_S = 10.0
 LOOK_S = 0.1  # between two checks that mpirun still runs, while its ranks are awaited
 TAG = 7
 
@@ -55,8 +53,8 @@ def contender(
     return Workers("mpi", size, MpiJob, arena_nbytes, launch=launch, **options)
 
 
-class MpiRanks:
-    """Like local.Ranks, by mpirun. Raises PeerFailed if there is no mpirun, RankFailed once it runs."""
+class MpiRanks(Ranks):
+    """Ranks that mpirun starts. Raises PeerFailed if there is no mpirun, RankFailed once it runs."""
 
     def __init__(
         self,
@@ -66,10 +64,8 @@ class MpiRanks:
         *arguments: Any,
         silence: float,
     ) -> None:
+        super().__init__(function, 0, silence=silence)
         self._job = function, size, arguments
-        self._silence = silence
-        self._pipes: dict[int, connection.Connection[Any, Any]] = {}  # by rank
-        self.pids: list[int] = []
         launcher = _find_launcher()
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-bench-"))
@@ -91,30 +87,42 @@ class MpiRanks:
                 raise PeerFailed(f"{launcher} was not started: {error}") from None
             self._open = stack.pop_all()
 
-    def send_signal(self, number: signal.Signals) -> None:
-        """Sends it only to the ranks: mpirun sleeps."""
-        for pid in self.pids if self._process.poll() is None else ():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
     def tell(self, order: Any) -> None:
-        self._send("order", order)
-
-    def ask(self, order: Any) -> list[Any]:
-        self.tell(order)
-        return self._gather("answer")
+        if not self._ranks:
+            found = dict(self._accept() for _ in range(self._job[1]))
+            self._ranks = [found[rank] for rank in sorted(found)]
+        super().tell(order)
 
     def results(self) -> list[Any]:
-        found = self._gather("result")
-        try:
-            status = self._process.wait(EXIT_S)
-        except subprocess.TimeoutExpired:
-            raise RankFailed(None, f"mpirun did not end within {EXIT_S:g} s") from None
-        if status:
-            raise RankFailed(None, self._death())
+        found = super().results()
+        if self._process.returncode:
+            raise self._death()
         return found
 
-    def __exit__(self, *error: object) -> None:
+    def _accept(self) -> tuple[int, Rank]:
+        until = time.monotonic() + self._silence
+        while True:
+            try:
+                accepted, _ = self._server.accept()
+                break
+            except TimeoutError:
+                if self._process.poll() is not None:
+                    raise self._death() from None
+                if time.monotonic() > until:
+                    said = f"its ranks did not come in {self._silence:.0f} s"
+                    raise RankFailed(None, said) from None
+        pipe: connection.Connection[Any, Any] = connection.Connection(accepted.detach())
+        rank, pid = self._open.enter_context(pipe).recv()
+        pipe.send(self._job)
+        return rank, Rank(MpiProcess(pid, self._process), pipe)
+
+    def _death(self, rank: int = 0) -> RankFailed:
+        status = self._process.poll()
+        ended = "its ranks fell silent" if status is None else f"mpirun ended with status {status}"
+        said = " ".join(self._said.read_text(errors="replace").split())
+        return RankFailed(None, f"{ended}: {said[:400]}")
+
+    def _kill(self) -> None:
         self.send_signal(signal.SIGCONT)  # a stopped process would not exit
         self._process.terminate()  # mpirun ends its ranks, too
         try:
@@ -124,62 +132,20 @@ class MpiRanks:
             self._process.wait()
         self._open.close()
 
-    def _send(self, word: str, content: Any) -> None:
-        while len(self._pipes) < self._job[1]:
-            self._accept()
-        try:
-            for pipe in self._pipes.values():
-                pipe.send((word, content))
-        except OSError:
-            raise RankFailed(None, self._death()) from None
 
-    def _accept(self) -> None:
-        until = time.monotonic() + self._silence
-        while True:
-            try:
-                accepted, _ = self._server.accept()
-                break
-            except TimeoutError:
-                if self._process.poll() is not None:
-                    raise RankFailed(None, self._death()) from None
-                if time.monotonic() > until:
-                    said = f"its ranks did not come in {self._silence:.0f} s"
-                    raise RankFailed(None, said) from None
-        pipe: connection.Connection[Any, Any] = connection.Connection(accepted.detach())
-        rank, pid = self._open.enter_context(pipe).recv()
-        pipe.send(self._job)
-        self._pipes[rank] = pipe
-        self.pids.append(pid)
+class MpiProcess:
+    """A rank as multiprocessing shows a process; it ends with mpirun."""
 
-    def _gather(self, word: str) -> list[Any]:
-        """The message of each rank, rank 0 first."""
-        while True:
-            said = [self._receive(self._pipes[rank]) for rank in sorted(self._pipes)]
-            found = [content for _, content in said]
-            if said[0][0] == word:
-                return found
-            self._send("gathered", found)
+    def __init__(self, pid: int, mpirun: subprocess.Popen[bytes]) -> None:
+        self.pid, self._mpirun = pid, mpirun
 
-    def _receive(self, pipe: connection.Connection[Any, Any]) -> tuple[str, Any]:
-        try:
-            if not pipe.poll(self._silence):
-                raise RankFailed(
-                    None, f"no message from its ranks for {self._silence:.0f} s: gave up"
-                )
-            word, content = pipe.recv()
-        except (EOFError, OSError):
-            raise RankFailed(None, self._death()) from None
-        if word == "error":
-            raise RankFailed(None, str(content))
-        return word, content
+    @property
+    def exitcode(self) -> int | None:
+        return self._mpirun.poll()
 
-    def _death(self) -> str:
-        try:
-            ended = f"mpirun ended with status {self._process.wait(EXIT_S)}"
-        except subprocess.TimeoutExpired:
-            ended = "its ranks fell silent"
-        said = " ".join(self._said.read_text(errors="replace").split())
-        return f"{ended}: {said[:400]}"
+    def join(self, seconds: float) -> None:
+        with suppress(subprocess.TimeoutExpired):
+            self._mpirun.wait(seconds)
 
 
 def _find_launcher() -> str:
@@ -290,7 +256,7 @@ def _rank(path: str) -> None:
     with connection.Client(path, "AF_UNIX") as pipe:
         pipe.send((rank, os.getpid()))
         function, size, arguments = pipe.recv()
-        pipe.send(("result", function(Link(rank, size, pipe), *arguments)))
+        run_worker(function, rank, size, pipe, arguments)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from zerohop import verbs
-from zerohop.bench.placement import FREE
 from zerohop.bench.plan import Found, PeerFailed, first_times, window
 from zerohop.bench.programs import (
     Programs,
@@ -48,39 +47,26 @@ class Perftest:
         said = run_pair(line, [*line, "127.0.0.1"], port, placement)
         return parse(said, program, nbytes, times)
 
+    def latency(self, program: str, nbytes: int, seconds: float, placement: str) -> Found:
+        """Its columns: least, most, typical, average, deviation, 99 %, 99.9 %; in us."""
+
+        def run(times: int) -> tuple[float, Found]:
+            figures = self.run(placement, program, nbytes, times)
+            p50, mean, p99 = (figures[column] * 1e-6 for column in (2, 3, 5))
+            return 2 * mean, {"p50": p50, "mean": mean, "p99": p99}
+
+        return lasting(run, 100, MOST, seconds)
+
     def bandwidth(
-        self,
-        nbytes: int,
-        times: int,
-        program: str = "ib_write_bw",
-        queue_pairs: int = 1,
-        placement: str = FREE,
-    ) -> float:
+        self, program: str, queue_pairs: int, nbytes: int, seconds: float, placement: str
+    ) -> Found:
         """Its columns: peak, average, messages. -Q: requests to each completion."""
         options = ["-q", str(queue_pairs), "-t", str(max(1, window(nbytes) // queue_pairs))]
         if program == "ib_send_bw":
             options += ["-r", str(2 * window(nbytes))]
-        return self.run(placement, program, nbytes, times, *options, "-Q", "1")[1] * UNIT
 
-    def latency(
-        self, nbytes: int, times: int, program: str = "ib_write_lat", placement: str = FREE
-    ) -> Found:
-        """Its columns: least, most, typical, average, deviation, 99 %, 99.9 %; in us."""
-        figures = self.run(placement, program, nbytes, times)
-        return {"p50": figures[2] * 1e-6, "mean": figures[3] * 1e-6, "p99": figures[5] * 1e-6}
-
-    def latency_for(self, program: str, nbytes: int, seconds: float, placement: str) -> Found:
         def run(times: int) -> tuple[float, Found]:
-            found = self.latency(nbytes, times, program, placement)
-            return 2 * found["mean"], found
-
-        return lasting(run, 100, MOST, seconds)
-
-    def bandwidth_for(
-        self, program: str, queue_pairs: int, nbytes: int, seconds: float, placement: str
-    ) -> Found:
-        def run(times: int) -> tuple[float, Found]:
-            rate = self.bandwidth(nbytes, times, program, queue_pairs, placement)
+            rate = self.run(placement, program, nbytes, times, *options, "-Q", "1")[1] * UNIT
             return nbytes * queue_pairs / rate, {"bandwidth": rate}
 
         return lasting(run, max(LEAST, first_times("write", nbytes)), MOST, seconds)
@@ -95,8 +81,8 @@ def contender(name: str) -> Programs:
         "perftest",
         lambda: {"perftest": version()},
         {
-            **{test: partial(runs.latency_for, program) for test, program in LATENCIES.items()},
-            **{test: partial(runs.bandwidth_for, *each) for test, each in BANDWIDTHS.items()},
+            **{test: partial(runs.latency, program) for test, program in LATENCIES.items()},
+            **{test: partial(runs.bandwidth, *each) for test, each in BANDWIDTHS.items()},
         },
     )
 

@@ -24,7 +24,7 @@ UCP_TESTS = {"latency": "ucp_put_lat", "write": "ucp_put_bw", "read": "ucp_get",
 UCT_TESTS = {"latency": "put_lat", "write": "put_bw", "read": "get"}
 UNIT = 1 << 20  # ucx_perftest's "MB/s" are 2**20 bytes a second
 FEW, MOST = 3, 50_000  # iterations
-QUICK_RANKS, FULL_RANKS = (50, 99), (50, 90, 99)  # percentiles of a latency: one run each
+RANKS = (50, 99)  # percentiles of a latency: one run each
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,11 @@ POSIX = Way("posix,cma", {"UCX_TLS": "posix,cma"}, UCP_TESTS)  # memory that UCX
 CMA = Way("cma", {}, UCT_TESTS, ("-x", "cma", "-d", "memory", "-D", "zcopy"))
 
 
-def contender(way: Way, quick: bool, ours: Mapping[str, str] | None = None) -> Programs:
+def contender(way: Way, ours: Mapping[str, str] | None = None) -> Programs:
     """ours: maps names of our tests to those of this file; "latency" is a half round trip of put."""
-    ranks = QUICK_RANKS if quick else FULL_RANKS
     names = ours or {test: test for test in way.tests}
     tests = {
-        test: partial(latency, way, ranks) if name == "latency" else partial(bandwidth, way, name)
+        test: partial(latency, way) if name == "latency" else partial(bandwidth, way, name)
         for test, name in names.items()
         if name in way.tests
     }
@@ -70,15 +69,13 @@ def version() -> str:
     return "unknown"
 
 
-def latency(
-    way: Way, ranks: tuple[int, ...], nbytes: int, seconds: float, placement: str = FREE
-) -> Found:
+def latency(way: Way, nbytes: int, seconds: float, placement: str = FREE) -> Found:
     """Half round trips: {"mean": s, "p50": s, ...}.
 
     If only a few messages fit into `seconds`, only the first percentile is taken.
     """
     found: Found = {}
-    for rank in ranks:
+    for rank in RANKS:
         result = _run_for(way, "latency", nbytes, seconds, rank, placement)
         found[f"p{rank}"] = result[f"{rank}.0_percentile_lat"] * 1e-6
         found.setdefault("mean", result["overall_lat"] * 1e-6)
