@@ -55,17 +55,17 @@ void forget_recording() {
   current.store(new Current);
 }
 
-void Entry::begin(const Told& told) noexcept {
+void Entry::begin(const Facts& facts) noexcept {
   if (begun() || !records()) return;
   recording_ = recording();
   event_ = recording_ ? recording_->claim() : nullptr;
   if (event_ == nullptr) return recording_.reset();
-  event_->what = told.what;
-  event_->nbytes = told.nbytes;
-  event_->peer.set(told.peer);
-  event_->route.set(told.route);
-  event_->device.set(told.device);
-  event_->begin = told.begin != 0 ? told.begin : recording_clock();
+  event_->what = facts.what;
+  event_->nbytes = facts.nbytes;
+  event_->peer.set(facts.peer);
+  event_->route.set(facts.route);
+  event_->device.set(facts.device);
+  event_->begin = facts.begin != 0 ? facts.begin : recording_clock();
   event_->state.store(Event::State::begun, std::memory_order_release);
 }
 

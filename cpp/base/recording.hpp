@@ -85,14 +85,14 @@ class Entry {
   Entry(const Entry&) = delete;
   Entry& operator=(const Entry&) = delete;
 
-  struct Told {
+  struct Facts {
     const char* what;
     std::uint64_t nbytes = 0;
     std::string_view peer{}, route{}, device{};
     std::uint64_t begin = 0;  // of recording_clock(); 0: now
   };
   // Does nothing when no recording is on or the entry has begun already.
-  void begin(const Told& told) noexcept;
+  void begin(const Facts& facts) noexcept;
   bool begun() const noexcept { return event_ != nullptr; }
   void end(std::string_view failure = {}) noexcept {
     if (begun()) finish(failure);

@@ -27,7 +27,7 @@ std::optional<std::uint64_t> limit_of(__rlimit_resource_t resource) {
   return limit.rlim_cur;
 }
 
-std::string told(std::optional<std::uint64_t> limit) {
+std::string limit_text(std::optional<std::uint64_t> limit) {
   return limit ? std::to_string(*limit) : "unlimited";
 }
 
@@ -68,7 +68,7 @@ std::string remedy_of_memory() {
 // For a thread, whose stack is a mapping (pthread_create(3) returns EAGAIN for either).
 std::string remedy_of_threads() {
   if (std::string mappings = remedy_of_mappings(); !mappings.empty()) return mappings;
-  return "this user may have " + told(limit_of(RLIMIT_NPROC)) +
+  return "this user may have " + limit_text(limit_of(RLIMIT_NPROC)) +
          " processes and threads (RLIMIT_NPROC), a container as many as its pids.max says: raise "
          "it, `ulimit -u`";
 }
@@ -78,7 +78,7 @@ std::string remedy_of_threads() {
 std::string remedy_of(int error_number) {
   switch (error_number) {
     case EMFILE:
-      return "this process may have " + told(limit_of(RLIMIT_NOFILE)) +
+      return "this process may have " + limit_text(limit_of(RLIMIT_NOFILE)) +
              " open files (RLIMIT_NOFILE): raise it, `ulimit -n`, or close what is not used";
     case ENFILE:
       return "the host has as many open files as it may (fs.file-max): raise it, `sysctl -w "
@@ -87,7 +87,7 @@ std::string remedy_of(int error_number) {
     case EAGAIN: return remedy_of_threads();
     case EFBIG:
       return "files of this process, which shared memory counts as, may have " +
-             told(limit_of(RLIMIT_FSIZE)) +
+             limit_text(limit_of(RLIMIT_FSIZE)) +
              " bytes (RLIMIT_FSIZE): ask for less, or raise it, `ulimit -f`";
     case ENOSPC:
       return "the memory, or the kernel's table for it, is full: free some, or raise its limit (of "

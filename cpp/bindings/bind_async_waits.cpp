@@ -179,7 +179,7 @@ void bind_async_waits(py::module_& m) {
       .def("watch_accept", &watch_accept, py::arg("endpoint"), py::arg("token"))
       .def("drain", &LoopBell::drain);
   m.def(
-      "leave_wait", [](Endpoint& endpoint, AsyncWaits::Id id) { endpoint.leave_async_wait(id); },
+      "leave_wait", [](Endpoint& endpoint, AsyncWaits::Id id) { endpoint.forget_async_wait(id); },
       py::arg("what"), py::arg("id"),
       "Ends a watch started by watch(), watch_slots() or watch_accept().");
   m.def("leave_wait", &leave<TransferHandle>, py::arg("what"), py::arg("id"));

@@ -93,7 +93,7 @@ const char* name_of(Barrier::News news) {
     case Barrier::News::through: return "through";
     case Barrier::News::unknown: return "unknown";
     case Barrier::News::lost: return "lost";
-    case Barrier::News::told: return "told";
+    case Barrier::News::reported: return "told";
     case Barrier::News::different: return "different";
     case Barrier::News::quiet: return "quiet";
   }

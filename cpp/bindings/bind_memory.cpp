@@ -22,7 +22,7 @@ constexpr Deadline::Seconds kStreamPatience{30.0};
 
 ExportedArray exported(const Memory& memory) {
   // Only the owner of the bytes: a view must not keep the registration that close() ends.
-  return {memory.layout(), memory.device(), memory.writable(), memory.pinned()->owner};
+  return {memory.layout(), memory.device(), memory.writable(), memory.registration()->owner};
 }
 
 int get_memory_buffer(PyObject* self, Py_buffer* view, int flags) noexcept {
@@ -44,7 +44,7 @@ void support_buffers(PyHeapTypeObject* type) { add_buffer_protocol(type, &get_me
 // uses itself.
 void wait_for_producers(const Memory& memory) {
   const Deadline deadline = Deadline::after(kStreamPatience);
-  const auto device = memory.pinned()->device;
+  const auto device = memory.registration()->device;
   if (without_gil([&] { return gpu::wait_default_stream(*device, deadline); })) return;
   throw TransferTimeout("the default stream of " + memory.device() +
                         " did not finish in time: wait for its work, or pass stream=-1");
@@ -60,7 +60,7 @@ py::capsule dlpack(const Memory& memory, py::object stream, py::object max_versi
 }
 
 const char* registration(const Memory& memory) {
-  return memory.on_host() ? "host" : engine::way_name(memory.registration()->way);
+  return memory.on_host() ? "host" : engine::way_name(memory.choice()->way);
 }
 
 // numpy.asarray() calls this when the buffer protocol refuses.
@@ -75,17 +75,17 @@ py::object to_numpy(const Memory& memory, const py::object& dtype, const py::obj
 }
 
 Memory select_memory(const Memory& memory, py::handle key) {
-  (void)memory.pinned();  // throws for closed memory
+  (void)memory.registration();  // throws for closed memory
   return memory.slice(parse_index(key));
 }
 
 Memory reshape_memory(const Memory& memory, const py::args& shape) {
-  (void)memory.pinned();  // throws for closed memory
+  (void)memory.registration();  // throws for closed memory
   return memory.reshape(parse_new_shape(shape).span());
 }
 
 Memory view_memory(const Memory& memory, py::handle dtype) {
-  (void)memory.pinned();  // throws for closed memory
+  (void)memory.registration();  // throws for closed memory
   return memory.view(parse_dtype(dtype));
 }
 

@@ -24,11 +24,11 @@ using engine::RouteStats;
 double in_seconds(std::uint64_t nanoseconds) { return static_cast<double>(nanoseconds) / 1e9; }
 
 py::dict latency_of(const Histogram::Reading& reading) {
-  py::dict told;
-  told["count"] = reading.count;
-  told["sum"] = in_seconds(reading.sum);
+  py::dict dict;
+  dict["count"] = reading.count;
+  dict["sum"] = in_seconds(reading.sum);
   for (const auto& [name, share] : {std::pair{"p50", 0.5}, {"p90", 0.9}, {"p99", 0.99}}) {
-    told[name] = reading.quantile(share) / 1e9;
+    dict[name] = reading.quantile(share) / 1e9;
   }
   py::list buckets;
   for (std::size_t i = 0; i < Histogram::kBuckets; ++i) {
@@ -37,20 +37,20 @@ py::dict latency_of(const Histogram::Reading& reading) {
     const double bound = last ? HUGE_VAL : in_seconds(Histogram::bound(i));
     buckets.append(py::make_tuple(bound, reading.counts[i]));
   }
-  told["buckets"] = buckets;
-  return told;
+  dict["buckets"] = buckets;
+  return dict;
 }
 
 // By operation, for operations that have ended.
 py::dict latencies_of(const RouteStats& stats) {
   constexpr const char* kNames[engine::kOperations] = {"write", "read", "atomic",
                                                        "send",  "recv", "notify"};
-  py::dict told;
+  py::dict dict;
   for (std::size_t i = 0; i < engine::kOperations; ++i) {
     const auto reading = stats.latencies[i].read();
-    if (reading.count > 0) told[kNames[i]] = latency_of(reading);
+    if (reading.count > 0) dict[kNames[i]] = latency_of(reading);
   }
-  return told;
+  return dict;
 }
 
 // One route.
@@ -66,16 +66,16 @@ py::dict row_of(const engine::RouteBook::Row& row) {
       {"bytes_in", &RouteStats::bytes_in},
       {"failures", &RouteStats::failures}};
   const auto& [name, stats] = row;
-  py::dict told;
-  told["route"] = name.first;
-  told["device"] = name.second;
+  py::dict dict;
+  dict["route"] = name.first;
+  dict["device"] = name.second;
   for (const auto& [text, operation] : kOperations) {
-    told[text] = stats->operations[static_cast<std::size_t>(operation)].load();
+    dict[text] = stats->operations[static_cast<std::size_t>(operation)].load();
   }
-  for (const auto& [text, counter] : kCounters) told[text] = ((*stats).*counter).load();
-  told["under_way"] = stats->under_way.load();
-  told["latency"] = latencies_of(*stats);
-  return told;
+  for (const auto& [text, counter] : kCounters) dict[text] = ((*stats).*counter).load();
+  dict["under_way"] = stats->under_way.load();
+  dict["latency"] = latencies_of(*stats);
+  return dict;
 }
 
 // Appends the row, with what is mapped of the GPU that serves its route.
@@ -169,11 +169,11 @@ py::list connections_of(const engine::RouteBooks::Reading& reading) {
   for (const auto& connection : reading.connections) {
     py::list routes;
     for (const auto& row : connection.sums) routes.append(row_of(row));
-    py::dict told;
-    told["peer"] = connection.peer;
-    told["ended"] = connection.ended;
-    told["routes"] = routes;
-    connections.append(told);
+    py::dict dict;
+    dict["peer"] = connection.peer;
+    dict["ended"] = connection.ended;
+    dict["routes"] = routes;
+    connections.append(dict);
   }
   return connections;
 }

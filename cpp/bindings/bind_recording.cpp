@@ -22,7 +22,7 @@ py::str text_of(std::string_view text) {  // may be cut in the middle of a chara
       PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
 }
 
-py::dict told(const Event& event, bool ended) {
+py::dict to_dict(const Event& event, bool ended) {
   using namespace py::literals;
   py::dict all("what"_a = event.what, "begin"_a = event.begin, "nbytes"_a = event.nbytes,
                "peer"_a = text_of(event.peer.view()), "route"_a = text_of(event.route.view()),
@@ -50,7 +50,7 @@ py::tuple stop_recording() {
     const Event& event = recording->event(i);
     const auto state = event.state.load(std::memory_order_acquire);
     if (state == Event::State::withdrawn) continue;
-    events.append(told(event, state == Event::State::ended));
+    events.append(to_dict(event, state == Event::State::ended));
   }
   return py::make_tuple(events, recording->dropped());
 }

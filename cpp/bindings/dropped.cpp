@@ -9,7 +9,7 @@ namespace zerohop::bindings {
 Dropped dropped_of(const std::vector<std::shared_ptr<engine::Peer>>& peers) {
   Dropped sum;
   for (const auto& peer : peers) {
-    sum.transfers += peer->given_up();
+    sum.transfers += peer->unfinished();
     for (const auto& rail : peer->rails().reports()) {
       if (rail.stats != nullptr) sum.sends += rail.stats->sends_dropped.load();
     }

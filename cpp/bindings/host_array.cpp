@@ -55,7 +55,7 @@ bool HostArray::take_memory(const engine::Endpoint& endpoint, const engine::Memo
   if (!memory.on_host() || memory.closed() || memory.endpoint() != endpoint.address().id) {
     return false;
   }
-  return is(memory.layout(), memory.writable(), memory.pinned()->owner);
+  return is(memory.layout(), memory.writable(), memory.registration()->owner);
 }
 
 // A NumPy array of numbers: reading its fields takes a tenth of the time of a view.

@@ -53,7 +53,7 @@ class Rail {
   rdma::Device& device() const { return domain()->device(); }
 
   // The Endpoint is closed: the device is released, whatever Peers the program keeps.
-  void let_go() noexcept {
+  void release() noexcept {
     std::shared_ptr<rdma::ProtectionDomain> last;  // closed outside the lock
     const std::lock_guard lock(mutex_);
     last.swap(domain_);

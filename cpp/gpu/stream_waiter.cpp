@@ -52,13 +52,13 @@ StreamWaiter::Place StreamWaiter::take() {
     throw Error("too many streams of " + device_->facts().device_name() +
                 " wait: let some of them end first");
   }
-  line(*place).given_up.store(0, std::memory_order_relaxed);
+  line(*place).cancelled.store(0, std::memory_order_relaxed);
   line(*place).use.fetch_add(1, std::memory_order_relaxed);
   return *place;
 }
 
 void StreamWaiter::begin(Place place, Wait wait, driver::CudaStream stream) {
-  wait.given_up = address(line(place).given_up);
+  wait.cancelled = address(line(place).cancelled);
   wait.end = parts_->ends->extent().begin + place * sizeof(WaitEnd);
   wait.use = line(place).use.load(std::memory_order_relaxed);
   const DeviceGuard guard(*device_);
@@ -104,8 +104,8 @@ driver::CudaResult StreamWaiter::refresh() noexcept {
   }
 }
 
-void StreamWaiter::give_up(Place place) noexcept {
-  line(place).given_up.store(1, std::memory_order_release);
+void StreamWaiter::cancel(Place place) noexcept {
+  line(place).cancelled.store(1, std::memory_order_release);
 }
 
 StreamWaiter::Gate StreamWaiter::gate(Place place) const noexcept {

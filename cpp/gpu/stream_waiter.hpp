@@ -44,7 +44,7 @@ class StreamWaiter {
     std::uint32_t tag;    // of the note that arrived; 0: not a note
   };
   Result result(Place place) const noexcept;  // as of the last refresh(), by its thread
-  void give_up(Place place) noexcept;         // ends the wait, now or when the stream reaches it
+  void cancel(Place place) noexcept;          // ends the wait, now or when the stream reaches it
   // The GPU failed with unfinished waits, whose kernels may still write: leak their targets.
   void leave_behind() noexcept { left_behind_ = true; }
 
@@ -60,7 +60,7 @@ class StreamWaiter {
  private:
   // In pinned memory, which the GPU can access.
   struct Line {
-    std::atomic<std::uint32_t> given_up{0};
+    std::atomic<std::uint32_t> cancelled{0};
     std::atomic<std::uint32_t> gate{0};
     std::atomic<std::uint32_t> use{0};  // the place's current use; the GPU does not read it
   };

@@ -55,7 +55,7 @@ enum class Awaited : std::uint32_t {
 struct Wait {
   std::uint64_t word = 0;         // 32 bits
   std::uint64_t note = 0;         // a Note
-  std::uint64_t given_up = 0;     // 32 bits of pinned memory; not 0: stop waiting
+  std::uint64_t cancelled = 0;     // 32 bits of pinned memory; not 0: stop waiting
   std::uint64_t end = 0;          // a WaitEnd
   std::uint64_t nanoseconds = 0;  // upper bound
   Awaited awaited = Awaited::slot;
@@ -66,7 +66,7 @@ struct Wait {
 };
 
 // Or the tag of the note that arrived.
-enum Outcome : std::uint32_t { kWaiting = 0, kCame = 1, kTimedOut = 2, kGivenUp = 3 };
+enum Outcome : std::uint32_t { kWaiting = 0, kCame = 1, kTimedOut = 2, kCancelled = 3 };
 
 // The result of a wait, in the GPU's own memory: a write to the host would delay the stream by 1
 // us. Written as a whole.

@@ -37,7 +37,7 @@ class Hazards {
   // Like a claim, for accesses without a thread: copies by a GPU. Like a claim, take it before
   // checking the generation table.
   void hold(std::uint32_t slot) noexcept { held_[slot / 64].fetch_or(bit(slot)); }
-  void let_go(std::uint32_t slot) noexcept { held_[slot / 64].fetch_and(~bit(slot)); }
+  void release(std::uint32_t slot) noexcept { held_[slot / 64].fetch_and(~bit(slot)); }
 
   // While it lives, the owner keeps this slot's memory. Make it before checking the generation
   // table for the slot, and before checking dismissed(): all of these are sequentially consistent,

@@ -83,7 +83,7 @@ void LocalSession::enter(Lock& lock, const Deadline& deadline) {
 
 void LocalSession::throw_ended() const { throw RouteUnavailable(*ended_); }
 
-void LocalSession::leave() noexcept {
+void LocalSession::end() noexcept {
   left_.store(true);
   // Wakes the listening thread. The owner sees the end only after the last copy.
   ::shutdown(socket_.get(), SHUT_RD);

@@ -117,7 +117,7 @@ class LocalSession {
 
   // Ends the session from this side: copies in progress stop, and waiting threads return.
   // Thread-safe.
-  void leave() noexcept;
+  void end() noexcept;
 
   // Copies all runs; `a` of each is local, `b` is the owner's and must lie in the mapping. `nbytes`
   // counts what was copied. Works in pieces of kPiece bytes, between which the end of the memory or

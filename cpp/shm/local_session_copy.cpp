@@ -107,7 +107,7 @@ void LocalSession::change_holds(std::uint32_t slot, int by) {
   int& count = holds_[slot];
   if (count == 0) hazards().hold(slot);
   count += by;
-  if (count == 0) hazards().let_go(slot);
+  if (count == 0) hazards().release(slot);
 }
 
 // The id of a process that has ended may be reused soon. The socket shows its end at once.

@@ -18,10 +18,10 @@
 #include "softhca/device.hpp"
 #include "softhca/device_faults.hpp"
 #include "softhca/doorbells.hpp"
+#include "softhca/epoll.hpp"
 #include "softhca/guesses.hpp"
 #include "softhca/listener.hpp"
 #include "softhca/memory_table.hpp"
-#include "softhca/poller.hpp"
 #include "softhca/progress.hpp"
 #include "softhca/timers.hpp"
 
@@ -55,7 +55,7 @@ class Context : public ibv_context {
   Mutex<Rank::softhca_copied_atomics>
       copied_atomics;  // serialises atomics on memory behind a Copier
   AsyncEvents events;
-  Poller poller;
+  Epoll poller;
   Timers timers;
   DeviceFaults faults;
   Guesses guesses;

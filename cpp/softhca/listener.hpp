@@ -13,8 +13,8 @@
 
 #include "base/acceptor.hpp"
 #include "base/unique_fd.hpp"
+#include "softhca/epoll.hpp"
 #include "softhca/hello.hpp"
-#include "softhca/poller.hpp"
 #include "softhca/timers.hpp"
 
 namespace zerohop::softhca {
@@ -51,7 +51,7 @@ class Listener final : public Watched, public Timed, private Acceptor::Owner {
     UniqueFd fd;  // empty: closed or handed over
     Hello hello{};
     std::size_t heard = 0;        // bytes of the hello received
-    std::uint64_t closed_in = 0;  // value of Poller::round()
+    std::uint64_t closed_in = 0;  // value of Epoll::round()
     bool parked() const noexcept { return fd && heard == sizeof(Hello); }
   };
 

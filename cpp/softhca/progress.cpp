@@ -78,7 +78,7 @@ void Progress::stop() noexcept {
 void Progress::run() noexcept {
   ::prctl(PR_SET_TIMERSLACK, kTimerSlackNs);
   while (!stopping_.load()) {
-    Poller::Batch batch;
+    Epoll::Batch batch;
     answer_doorbells();
     if (somebody_drives()) {
       step_back();
@@ -123,7 +123,7 @@ bool Progress::answer_doorbells() noexcept {
 }
 
 // Returns whether there is a reason to stop watching.
-bool Progress::spin(Poller::Batch& batch) noexcept {
+bool Progress::spin(Epoll::Batch& batch) noexcept {
   std::optional<SpinWait> wait(kSpin);
   do {
     if (answer_doorbells()) wait.emplace(kSpin);
@@ -133,7 +133,7 @@ bool Progress::spin(Poller::Batch& batch) noexcept {
   return false;
 }
 
-void Progress::watch(Poller::Batch& batch) noexcept {
+void Progress::watch(Epoll::Batch& batch) noexcept {
   const bool rung = is_recent(last_ring_);
   if ((rung || busy_.load(std::memory_order_relaxed)) && spin(batch)) return;
   // acknowledge_later() sets has_late_ and then reads watching_; this does the reverse. Both are
@@ -190,12 +190,12 @@ void Progress::poll(CompletionQueue& cq) noexcept {
   if (!overdue && may_stay) return;
   std::unique_lock guard(context_.control, std::try_to_lock);
   if (!guard) return;
-  Poller::Batch batch;
+  Epoll::Batch batch;
   context_.poller.look(batch);
   sweep(batch, /*polled=*/true);
 }
 
-void Progress::sweep(const Poller::Batch& batch, bool polled) noexcept {
+void Progress::sweep(const Epoll::Batch& batch, bool polled) noexcept {
   sweep_is_polled_ = polled;
   last_sweep_.store(now_ns(), std::memory_order_relaxed);
   // Before looking for new work: these have waited since the last sweep.

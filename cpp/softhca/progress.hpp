@@ -14,7 +14,7 @@
 
 #include "base/bell.hpp"
 #include "base/locks.hpp"
-#include "softhca/poller.hpp"
+#include "softhca/epoll.hpp"
 #include "softhca/timers.hpp"
 
 namespace zerohop::softhca {
@@ -51,7 +51,7 @@ class Progress final : public Watched {
   void acknowledge_later(QueuePair& qp) noexcept;
   void forget(QueuePair& qp) noexcept;
 
-  void on_ready(std::uint32_t ready) noexcept override;  // only to leave Poller::wait
+  void on_ready(std::uint32_t ready) noexcept override;  // only to leave Epoll::wait
 
  private:
   void run() noexcept;
@@ -59,16 +59,16 @@ class Progress final : public Watched {
   bool somebody_drives() const noexcept;
   bool answer_doorbells() noexcept;
   void step_back() noexcept;
-  void watch(Poller::Batch& batch) noexcept;
-  bool spin(Poller::Batch& batch) noexcept;
-  void sweep(const Poller::Batch& batch, bool polled) noexcept;
+  void watch(Epoll::Batch& batch) noexcept;
+  bool spin(Epoll::Batch& batch) noexcept;
+  void sweep(const Epoll::Batch& batch, bool polled) noexcept;
   void send_late_acknowledgements() noexcept;
 
   Context& context_;
   Bell wake_;
   std::thread thread_;
   std::atomic<bool> stopping_{false};
-  std::atomic<bool> watching_{false};       // the thread is in Poller::wait, or about to be
+  std::atomic<bool> watching_{false};       // the thread is in Epoll::wait, or about to be
   std::atomic<int> armed_{0};               // number of armed completion queues
   std::atomic<std::int64_t> last_poll_{0};  // Clock, in nanoseconds
   std::atomic<std::int64_t> last_post_{0};  // ... of a post that sent everything

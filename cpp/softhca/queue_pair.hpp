@@ -17,10 +17,10 @@
 #include "softhca/bounce.hpp"
 #include "softhca/connection.hpp"
 #include "softhca/direct_sends.hpp"
+#include "softhca/epoll.hpp"
 #include "softhca/faulty_wire.hpp"
 #include "softhca/frame_reader.hpp"
 #include "softhca/frame_writer.hpp"
-#include "softhca/poller.hpp"
 #include "softhca/receive_queue.hpp"
 #include "softhca/requester.hpp"
 #include "softhca/responder.hpp"
@@ -128,7 +128,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   // In ERR since the connection ended while nothing was posted. An adapter finds that out by the
   // next request, which ends with RETRY_EXC_ERR: so does ours.
   bool lost_idle_ = false;
-  bool last_receive_told_ = false;  // IBV_EVENT_QP_LAST_WQE_REACHED
+  bool last_receive_raised_ = false;  // IBV_EVENT_QP_LAST_WQE_REACHED
   bool closing_ = false;  // in ERR, but the last frame and the refusal behind it are still leaving
 };
 

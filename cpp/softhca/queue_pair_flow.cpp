@@ -203,7 +203,7 @@ void QueuePair::to_reset() noexcept {
   if (direct != nullptr) direct->reset();
   receives.clear();
   if (taken.there && srq != nullptr) SharedReceiveQueue::of(srq).put_back(taken);
-  taken.there = last_receive_told_ = false;
+  taken.there = last_receive_raised_ = false;
   attributes = {};
   CompletionQueue::of(send_cq).purge(qp_num);
   CompletionQueue::of(recv_cq).purge(qp_num);
@@ -226,7 +226,7 @@ void QueuePair::flush_sends() noexcept {
 
 void QueuePair::flush_receives() noexcept {
   while (taken.there || receives.take(taken)) complete_receive(IBV_WC_WR_FLUSH_ERR);
-  const bool told = std::exchange(last_receive_told_, true);
+  const bool told = std::exchange(last_receive_raised_, true);
   if (srq != nullptr && !told) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 

@@ -9,7 +9,7 @@
 
 namespace zerohop::softhca {
 
-Timers::Timers(Poller& poller)
+Timers::Timers(Epoll& poller)
     : poller_(poller), fd_(UniqueFd::open([] {
         return ::timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC);
       })) {

@@ -6,7 +6,7 @@
 
 #include "base/locks.hpp"
 #include "base/unique_fd.hpp"
-#include "softhca/poller.hpp"
+#include "softhca/epoll.hpp"
 
 namespace zerohop::softhca {
 
@@ -31,7 +31,7 @@ class Timed {
 
 class Timers final : public Watched {
  public:
-  explicit Timers(Poller& poller);  // throws Error
+  explicit Timers(Epoll& poller);  // throws Error
   ~Timers();
   Timers(const Timers&) = delete;
   Timers& operator=(const Timers&) = delete;
@@ -45,7 +45,7 @@ class Timers final : public Watched {
   Timed* take_due(Clock::time_point now) noexcept;
   void program(Clock::time_point due) noexcept;
 
-  Poller& poller_;
+  Epoll& poller_;
   UniqueFd fd_;
   Mutex<Rank::softhca_timers> mutex_;
   Timed* first_ = nullptr;  // unsorted: few wake-ups are pending at a time

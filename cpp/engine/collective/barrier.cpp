@@ -48,7 +48,7 @@ Barrier::Outcome Barrier::run(bool with_digest, const Deadline& deadline) {
   const std::uint32_t digest = call_ ? call_->digest & (kArrived - 1) : 0;
   const std::uint32_t value = kArrived | (with_digest ? std::max(digest, std::uint32_t{1}) : 0);
   while (partners(step_) > 0) {
-    if (const Outcome told = tell(value); told.news != News::through) return told;
+    if (const Outcome reported = tell(value); reported.news != News::through) return reported;
     if (const Outcome heard = hear(value, deadline); heard.news != News::through) return heard;
     ++step_;
     told_ = heard_ = 0;
@@ -93,7 +93,7 @@ Barrier::Outcome Barrier::hear(std::uint32_t own, const Deadline& deadline) {
 
 // Interprets the value that a partner sent.
 Barrier::Outcome Barrier::judge(std::uint32_t partner, std::uint32_t value, std::uint32_t own) {
-  if (value < kArrived) return {News::told, std::int64_t{value} - kLost};
+  if (value < kArrived) return {News::reported, std::int64_t{value} - kLost};
   heard_ |= std::uint32_t{1} << partner;
   if (value == kArrived || own == kArrived || value == own) return {};
   return {News::different, source(step_, partner)};

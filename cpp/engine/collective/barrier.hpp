@@ -46,7 +46,7 @@ class Barrier {
     through,
     unknown,    // that rank must be notified, and is not connected
     lost,       // that rank was lost when it was to be notified
-    told,       // another rank reported that rank lost; -1: no rank, it has called shrink()
+    reported,   // another rank reported that rank lost; -1: no rank, it has called shrink()
     different,  // that rank has made different calls
     quiet,      // nothing arrived in time
   };

@@ -47,7 +47,7 @@ Line::Line(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, const Slots& slo
       peer_(std::move(peer)),
       slots_(slots),
       inbox_(std::move(inbox)),
-      pinned_(inbox_.pinned()) {
+      registration_(inbox_.registration()) {
   if (inbox_.layout().nbytes() != kInbox || !inbox_.on_host()) {
     throw std::invalid_argument("an inbox has " + std::to_string(kInbox) + " bytes");
   }

@@ -115,9 +115,10 @@ class Line {
   const std::shared_ptr<Peer> peer_;
   const Slots slots_;
   const Memory inbox_;
-  const std::shared_ptr<const Pinned> pinned_;  // keeps the bytes when the Endpoint is closed
-  std::optional<RemoteMemory> message_there_;   // the last one, in the other rank's inbox
-  std::uint64_t inbox_there_ = 0;               // its address
+  const std::shared_ptr<const Registration>
+      registration_;                           // keeps the bytes when the Endpoint is closed
+  std::optional<RemoteMemory> message_there_;  // the last one, in the other rank's inbox
+  std::uint64_t inbox_there_ = 0;              // its address
   bool checked_ = false;
   bool over_ = false;
   // Message counts. sent_: to the other side; free_: of those, consumed there; good_: of those,

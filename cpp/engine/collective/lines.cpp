@@ -12,7 +12,7 @@ namespace zerohop::engine::collective {
 Outbox::Outbox(Memory memory)
     : message_(std::move(memory)),
       address_(message_.layout().address),
-      pinned_(message_.pinned()) {}
+      registration_(message_.registration()) {}
 
 bool Outbox::has(const Header& header, std::span<const std::byte> payload) const noexcept {
   return !payload.empty() && payload.data() == payload_.data() &&

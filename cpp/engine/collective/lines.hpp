@@ -42,7 +42,8 @@ class Outbox {
 
   Memory message_;  // the last message, in the cells
   const std::uint64_t address_;
-  const std::shared_ptr<const Pinned> pinned_;  // keeps the bytes when the Endpoint is closed
+  const std::shared_ptr<const Registration>
+      registration_;  // keeps the bytes when the Endpoint is closed
   std::array<Uses, kCellCount> uses_{};
   std::size_t next_ = 0, last_ = 0;
   Header header_{};                       // of the last message

@@ -47,7 +47,7 @@ std::shared_ptr<Control> Control::start(Address& address, std::shared_ptr<const 
                   std::move(make_peer), std::move(lonely), std::move(drivers)));
   control->neighbourhood_ = std::move(neighbourhood);
   Control* self = control.get();  // the thread is joined before the object goes
-  self->progress_ = std::make_unique<Progress>([self] { return self->idle(); });
+  self->progress_ = std::make_unique<ProgressThread>([self] { return self->idle(); });
   self->progress_->watch(self->acceptor_.fd(), EPOLLIN,
                          [self](std::uint32_t) { self->accept_ready(); });
   if (self->neighbourhood_) self->serve_neighbours();
@@ -70,11 +70,11 @@ std::shared_ptr<Attempt> Control::connect(const Address& address) {
   return attempt;
 }
 
-void Control::abandon(const std::shared_ptr<Attempt>& attempt) {
+void Control::cancel(const std::shared_ptr<Attempt>& attempt) {
   progress_->run([this, attempt] {
     if (!dials_.remove(attempt)) return;
     for (const auto& link : links_.to(attempt->address.id)) {
-      if (link->dialled && !link->established) drop(*link, "the caller of connect() gave up");
+      if (link->dialled && !link->established) lose(*link, "the caller of connect() gave up");
     }
   });
 }
@@ -121,13 +121,13 @@ void Control::look() {
   progress_->run([] {});  // the thread polls before it sleeps again
 }
 
-void Control::leave(const std::shared_ptr<Peer>& peer, const std::string& reason) {
+void Control::disconnect(const std::shared_ptr<Peer>& peer, const std::string& reason) {
   progress_->run([this, peer, reason] {
     Link* link = links_.of(*peer);
     if (link == nullptr) return;
     send(*link, Bye{.reason = reason});
     link->parts = true;
-    drop(*link, reason);
+    lose(*link, reason);
   });
 }
 
@@ -136,7 +136,7 @@ void Control::stop() {
     links_.each([this](Link& link) {
       if (link.established) send(link, Bye{.reason = "its endpoint was closed"});
       link.parts = true;
-      drop(link, "this endpoint was closed");
+      lose(link, "this endpoint was closed");
     });
     dials_.finish_all(Failure{.message = "this endpoint was closed"});
     poller_->wake();

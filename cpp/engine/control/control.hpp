@@ -28,7 +28,7 @@
 #include "engine/memory/shares.hpp"
 #include "engine/peer/peer.hpp"
 #include "engine/stats/event_log.hpp"
-#include "engine/wait/progress.hpp"
+#include "engine/wait/progress_thread.hpp"
 
 namespace zerohop::engine {
 
@@ -62,7 +62,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
 
   // --- any thread ---
   std::shared_ptr<Attempt> connect(const Address& address);
-  void abandon(const std::shared_ptr<Attempt>& attempt);
+  void cancel(const std::shared_ptr<Attempt>& attempt);
   std::shared_ptr<Peer> take_accepted();  // null: none
   bool has_accepted() const;
   std::shared_ptr<Peer> find(const EndpointId& id) const;
@@ -77,8 +77,8 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void tell(const std::shared_ptr<Peer>& peer, ControlMessage message);
   void look();  // polls soon, without an event
   void repair(const std::shared_ptr<Peer>& peer, RailIndex rail);
-  void leave(const std::shared_ptr<Peer>& peer, const std::string& reason);
-  void stop();  // leaves every peer, then joins the thread
+  void disconnect(const std::shared_ptr<Peer>& peer, const std::string& reason);
+  void stop();  // disconnects every peer, then joins the thread
 
  private:
   static constexpr std::chrono::seconds kHandshakeFor{10};
@@ -113,9 +113,9 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   Link& add_link(std::unique_ptr<Channel> channel);
   void on_ready(const std::shared_ptr<Link>& link);
   void watch_output(Link& link);
-  void drop(Link& link, const std::string& reason);
+  void lose(Link& link, const std::string& reason);
   void tell_end(const Link& link, const std::string& reason) const;  // logs it
-  void part(Link& link, const std::string& reason, std::uint8_t cause = Bye::kLeft);
+  void disconnect(Link& link, const std::string& reason, std::uint8_t cause = Bye::kLeft);
   void send(Link& link, const ControlMessage& message);
 
   void on_message(Link& link, const ControlMessage& message);
@@ -147,7 +147,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void check_rails(Link& link, Clock::time_point now);
   void check_settled(Link& link, Clock::time_point now);
   void check_dark(Link& link, Clock::time_point now);
-  void leave_rail(Link& link, RailIndex rail, const std::string& sentence);
+  void end_rail(Link& link, RailIndex rail, const std::string& sentence);
   void tell_left(Link& link, RailIndex rail);
   void on_broken(Link& link, RailIndex rail);
   void renew(Link& link, RailIndex rail);
@@ -193,7 +193,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   std::string last_loss_;
 
   std::shared_ptr<Neighbourhood> neighbourhood_;
-  std::unique_ptr<Progress> progress_;  // last: its thread uses all of the above
+  std::unique_ptr<ProgressThread> progress_;  // last: its thread uses all of the above
 };
 
 }  // namespace zerohop::engine

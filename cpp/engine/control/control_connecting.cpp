@@ -194,7 +194,7 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
             .kind = Failure::Kind::authentication,
             .message =
                 "another endpoint than the address names answers there: ask for a fresh address"});
-    return drop(link, "another endpoint answers");
+    return lose(link, "another endpoint answers");
   }
   try {
     check_identity(link, hello);
@@ -203,7 +203,7 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
     connect_rails(link, hello);
   } catch (const std::exception& error) {
     finish(hello.id, nullptr, Failure::of_current_exception());
-    return drop(link, error.what());
+    return lose(link, error.what());
   }
   send(link, Ready{});
   establish(link);
@@ -217,13 +217,13 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
       return "'" + address_.name + "' refused a connection of '" + hello.name + "' (process " +
              std::to_string(hello.pid) + " on " + hello.host_name + "): " + error.what();
     });
-    return part(link, error.what());
+    return disconnect(link, error.what());
   }
   // Making its queue pairs may take the driver long.
   acceptor_.prefer(link.channel->fd(), link.opened + kHandshakeFor);
   if (yields_to(hello)) {
     send(link, Bye{.reason = kOtherGoesOn, .cause = Bye::kCrossing});
-    return drop(link, kOtherGoesOn);
+    return lose(link, kOtherGoesOn);
   }
   const auto with_peer = [this, hello, at = link.weak_from_this()](
                              const std::shared_ptr<Peer>& peer,
@@ -231,7 +231,8 @@ void Control::on_hello_to_acceptor(Link& link, const Hello& hello) {
     const auto greeted = at.lock();
     const bool there = greeted && links_.contains(*greeted);
     if (there && failure) {
-      return part(*greeted, failure->message, failure->code == EUSERS ? Bye::kFull : Bye::kLeft);
+      return disconnect(*greeted, failure->message,
+                        failure->code == EUSERS ? Bye::kFull : Bye::kLeft);
     }
     if (there) return greet_back(*greeted, hello, peer);
     if (!peer) return;
@@ -247,14 +248,14 @@ void Control::greet_back(Link& link, const Hello& hello, const std::shared_ptr<P
     peer->lose(kOtherGoesOn);
     retire(peer);
     send(link, Bye{.reason = kOtherGoesOn, .cause = Bye::kCrossing});
-    return drop(link, kOtherGoesOn);
+    return lose(link, kOtherGoesOn);
   }
   try {
     links_.meet(link, peer);
     acceptor_.settle(link.channel->fd());
     connect_rails(link, hello);
   } catch (const std::exception& error) {
-    return part(link, error.what());
+    return disconnect(link, error.what());
   }
   send(link, make_hello(link, hello.id, *link.peer));
 }
@@ -265,12 +266,12 @@ void Control::greet_back(Link& link, const Hello& hello, const std::shared_ptr<P
 bool Control::yields_to(const Hello& hello) {
   if (auto present = find(hello.id); present && present->alive()) {
     if (hello.established < established_.count(hello.id)) return true;
-    if (Link* stale = links_.of(*present)) drop(*stale, "it connected anew");
+    if (Link* stale = links_.of(*present)) lose(*stale, "it connected anew");
   }
   for (const auto& other : links_.to(hello.id)) {
     if (other->established) continue;
     if (other->dialled && address_.id < hello.id) return true;
-    drop(*other, kOtherGoesOn);
+    lose(*other, kOtherGoesOn);
   }
   return false;
 }
@@ -310,7 +311,7 @@ void Control::on(Link& link, const Bye& bye) {
   if (bye.cause == Bye::kCrossing && link.dialled && !link.established) {
     // The peer's own connection to us is on its way. If it fails, this side dials again.
     const EndpointId id = link.dialled->id;
-    drop(link, kOtherGoesOn);
+    lose(link, kOtherGoesOn);
     return dials_.dial_again(id, Clock::now() + kRedialAfter);
   }
   if (link.dialled && !link.established) {
@@ -320,7 +321,7 @@ void Control::on(Link& link, const Bye& bye) {
                    .code = bye.cause == Bye::kFull ? EUSERS : 0});
   }
   link.parts = true;
-  drop(link, "it left: " + bye.reason);
+  lose(link, "it left: " + bye.reason);
 }
 
 }  // namespace zerohop::engine

@@ -49,7 +49,7 @@ void Control::admit(UniqueFd connection) {
 }
 
 void Control::turn_away(int fd, const char* why) {
-  if (const auto link = links_.find(fd)) drop(*link, why);
+  if (const auto link = links_.find(fd)) lose(*link, why);
 }
 
 void Control::watch_listener(bool watched) noexcept {
@@ -79,7 +79,7 @@ void Control::on_ready(const std::shared_ptr<Link>& link) {
   if (failure && link->dialled && !link->established) {
     finish(link->dialled->id, nullptr, to_failure(*failure));
   }
-  drop(*link, failure ? failure->message : "its control connection ended");
+  lose(*link, failure ? failure->message : "its control connection ended");
 }
 
 void Control::watch_output(Link& link) {
@@ -107,7 +107,7 @@ void Control::tell_end(const Link& link, const std::string& reason) const {
 }
 
 // Ends the connection. Waiting callers get the reason.
-void Control::drop(Link& link, const std::string& reason) {
+void Control::lose(Link& link, const std::string& reason) {
   const std::shared_ptr<Link> alive = links_.remove(link);
   if (!alive) return;
   progress_->unwatch(link.channel->fd());
@@ -136,9 +136,9 @@ void Control::drop(Link& link, const std::string& reason) {
 }
 
 // Ends a connection from this side and sends the peer the reason.
-void Control::part(Link& link, const std::string& reason, std::uint8_t cause) {
+void Control::disconnect(Link& link, const std::string& reason, std::uint8_t cause) {
   send(link, Bye{.reason = reason.substr(0, kMaxNameBytes), .cause = cause});
-  drop(link, reason);
+  lose(link, reason);
 }
 
 // A peer that connected and was lost before accept() can still be accepted, for what it sent. Their
@@ -155,11 +155,11 @@ void Control::check_link(Link& link, Clock::time_point now) {
   if (!link.established) {
     // A connection that this side dialled has a deadline of its own.
     if (!link.dialled && now - link.opened > kHandshakeFor)
-      drop(link, "its handshake took too long");
+      lose(link, "its handshake took too long");
     return;
   }
   if (now - link.heard > kSilentFor) {
-    return drop(link, "no sign of life for 3.5 s (it hangs or is stopped, or the network is cut)");
+    return lose(link, "no sign of life for 3.5 s (it hangs or is stopped, or the network is cut)");
   }
   if (now - link.spoke >= kHeartbeatEvery) send(link, Heartbeat{.sequence = ++link.heartbeats});
   check_rails(link, now);

@@ -72,7 +72,7 @@ void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
   if (rdma::ends_device(event.type)) return on_device_lost(rail, sentence);
   if (event.qp_number != 0) {
     // Completions show that it is in error; this event says why, if it comes before them.
-    if (path && breaks_queue_pair(event.type)) path->abandon(sentence);
+    if (path && breaks_queue_pair(event.type)) path->to_error(sentence);
     return;
   }
   // Transfers of a single rail will fail as timeouts, which do not say why.
@@ -100,7 +100,7 @@ void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence
     }
     const auto path = link.peer->rails().path(rail);
     if (!path) return;
-    if (!up) path->abandon(sentence);
+    if (!up) path->to_error(sentence);
     if (up && link.rails[rail].repair_at) renew(link, rail);
   });
 }
@@ -128,9 +128,9 @@ void Control::on_device_lost(Rail& rail, const std::string& cause) {
   links_.each([&](Link& link) {
     const auto path = link.peer ? link.peer->rails().path(rail.index()) : nullptr;
     if (rails_.size() == 1 || (path && link.peer->rails().count() == 1)) {
-      part(link, cause);
+      disconnect(link, cause);
     } else if (path) {
-      leave_rail(link, rail.index(), cause);
+      end_rail(link, rail.index(), cause);
     }
   });
   poller_->retire(rail.index());

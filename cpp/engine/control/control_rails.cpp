@@ -85,8 +85,8 @@ void Control::tell_renewed(Link& link, RailIndex rail) {
 // A retry may succeed later, if another rail carries the connection meanwhile.
 void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
   LinkRail& state = link.rails[rail];
-  if (link.peer->rails().count() == 1) return part(link, cause);
-  link.peer->rails().path(rail)->give_up(cause);
+  if (link.peer->rails().count() == 1) return disconnect(link, cause);
+  link.peer->rails().path(rail)->fail(cause);
   state.repair_at = Clock::now() + kTryAgainAfter;
 }
 
@@ -99,8 +99,8 @@ void Control::on(Link& link, const Requeue& requeue) {
   LinkRail& state = link.rails[requeue.rail];
   state.peer_generation = requeue.generation;
   const bool gone = requeue.queue_pair.number == 0;
-  if (gone && link.peer->rails().count() == 1) return part(link, "its device is gone");
-  if (gone) leave_rail(link, requeue.rail, "the peer's device of this rail is gone");
+  if (gone && link.peer->rails().count() == 1) return disconnect(link, "its device is gone");
+  if (gone) end_rail(link, requeue.rail, "the peer's device of this rail is gone");
   const bool left = ((link.peer->rails().open_rails() >> requeue.rail) & 1) == 0;
   link.peer->rails().path(requeue.rail)->settle();
   if (left && !gone) tell_left(link, requeue.rail);
@@ -136,7 +136,7 @@ void Control::check_rails(Link& link, Clock::time_point now) {
     if (waits && now - state.requeued > kNoticeWithin) {
       const bool renewable = path->drained() || path->unconnected();
       if (renewable) renew(link, rail);
-      if (!renewable) path->abandon("the peer replaced its queue pair after an error");
+      if (!renewable) path->to_error("the peer replaced its queue pair after an error");
     }
     if (count > 1 && state.broke && link.heard > *state.broke + kAliveAfter) {
       state.broke.reset();
@@ -151,8 +151,8 @@ void Control::check_settled(Link& link, Clock::time_point now) {
   for (RailIndex rail = 0; rail < link.peer->rails().count(); ++rail) {
     const auto since = link.peer->rails().unsettled(rail);
     if (since && now - *since >= kDarkFor) {
-      return part(link, "it does not drain its end of the queue pair of " + rails_[rail]->name() +
-                            " that broke");
+      return disconnect(link, "it does not drain its end of the queue pair of " +
+                                  rails_[rail]->name() + " that broke");
     }
   }
 }
@@ -164,11 +164,11 @@ void Control::check_dark(Link& link, Clock::time_point now) {
   for (const PeerRails::Report& rail : link.peer->rails().reports()) {
     causes += (causes.empty() ? "" : "; ") + rail.device + ": " + rail.trouble;
   }
-  part(link, "none of its rails works any more (" + causes + ")");
+  disconnect(link, "none of its rails works any more (" + causes + ")");
 }
 
 // Permanently. The peer is sent a message and does the same.
-void Control::leave_rail(Link& link, RailIndex rail, const std::string& sentence) {
+void Control::end_rail(Link& link, RailIndex rail, const std::string& sentence) {
   const auto reason = [sentence](Effect effect) {
     return Failure{.kind = Failure::Kind::verbs, .message = sentence, .code = ENODEV}.with_effect(
         effect);

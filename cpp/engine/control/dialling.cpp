@@ -26,7 +26,7 @@ Failure refused_by(const Address& address, Failure failure) {
 
 Dialling::~Dialling() {
   if (done() || generation_ != fork_generation()) return;
-  if (const auto control = control_.lock()) control->abandon(attempt_);
+  if (const auto control = control_.lock()) control->cancel(attempt_);
 }
 
 std::shared_ptr<Peer> Dialling::peer() const {

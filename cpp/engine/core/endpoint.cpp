@@ -39,8 +39,8 @@ std::shared_ptr<const Peer::Host> with_words_to(const std::weak_ptr<Control>& we
   host.repair = [weak](const std::shared_ptr<Peer>& peer, RailIndex rail) {
     if (auto control = weak.lock()) control->repair(peer, rail);
   };
-  host.leave = [weak](const std::shared_ptr<Peer>& peer) {
-    if (auto control = weak.lock()) control->leave(peer, "close() was called");
+  host.disconnect = [weak](const std::shared_ptr<Peer>& peer) {
+    if (auto control = weak.lock()) control->disconnect(peer, "close() was called");
   };
   host.look = [weak] {
     if (auto control = weak.lock()) control->look();
@@ -64,7 +64,7 @@ Endpoint::Endpoint(const EndpointOptions& options)
   stager_ = std::make_shared<Stager>(services_.poller);
   checker_ = std::make_shared<Checker>(options_.gpu.staging_chunk, own_memories_);
   streams_ = std::make_shared<ProgramStreams>(options_.cuda, options_.timeout);
-  registrations_ = std::make_shared<Registrations>(
+  registrations_ = std::make_shared<HostRegistrations>(
       rails_, neighbourhood_ ? neighbourhood_->exposures() : nullptr, live_regions_);
   address_.name = options_.name.empty() ? default_name() : options_.name;
   address_.host = control_host(rails_.front()->device(), options_.host);
@@ -141,7 +141,7 @@ Control::MakePeer Endpoint::peer_maker() const {
                         .streams = streams_,
                         .tell = {},
                         .repair = {},
-                        .leave = {},
+                        .disconnect = {},
                         .look = {},
                         .cuda = options_.cuda};
   struct Shared {
@@ -301,10 +301,10 @@ void Endpoint::arm_for_async_waits() {
   services_.poller->arm_for_sleepers();
 }
 
-void Endpoint::leave_async_wait(AsyncWaits::Id id) {
+void Endpoint::forget_async_wait(AsyncWaits::Id id) {
   if (generation_ != fork_generation()) return;
   const Life::Inside inside(life_);
-  if (!closed()) services_.poller->waits()->leave(id);
+  if (!closed()) services_.poller->waits()->forget(id);
 }
 
 void Endpoint::close(const Deadline& deadline) {
@@ -316,7 +316,7 @@ void Endpoint::close(const Deadline& deadline) {
                                  [](const auto& peer) { return !peer->alive() || peer->idle(); });
     };
     if (!services_.poller->wait(all_idle, deadline)) {
-      for (const auto& peer : peers) peer->give_up();
+      for (const auto& peer : peers) peer->count_unfinished();
     }
   } catch (...) {  // Ctrl-C ends the wait, but the Endpoint still closes
     stop();
@@ -326,7 +326,7 @@ void Endpoint::close(const Deadline& deadline) {
 }
 
 void Endpoint::stop() {
-  streams_->give_up();
+  streams_->end_waits();
   services_.board->pages().lonely.store(1);  // kernels stop waiting
   control_->stop();
   if (!drivers_->stop(Deadline::after(Deadline::Seconds(2)))) {
@@ -354,17 +354,17 @@ void Endpoint::release() noexcept {
     const std::lock_guard lock(gpu_mutex_);
     gpu_registrations_ = {};
   }
-  streams_->let_go();
+  streams_->release();
   gpu_board_.reset();
   note_mirrors_.reset();
-  services_.poller->let_go();
+  services_.poller->release();
   services_.poller.reset();
   copy_queue_.reset();
   neighbourhood_.reset();
   services_.board.reset();
-  sends_->let_go();
-  for (const auto& pool : services_.receives) pool->let_go();
-  for (const auto& rail : rails_) rail->let_go();
+  sends_->release();
+  for (const auto& pool : services_.receives) pool->release();
+  for (const auto& rail : rails_) rail->release();
   rails_.clear();
 }
 

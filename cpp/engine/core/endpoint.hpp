@@ -86,7 +86,7 @@ class Endpoint {
   AsyncWaits::Begun await_peer(AsyncWaits::Tell tell);
   AsyncWaits::Begun await_slots(std::uint32_t first, std::uint32_t count, AsyncWaits::Tell tell);
   void arm_for_async_waits();  // after the first wait
-  void leave_async_wait(AsyncWaits::Id id);
+  void forget_async_wait(AsyncWaits::Id id);
 
   std::vector<std::shared_ptr<Peer>> peers() const;  // none once closed
   RouteBooks::Reading route_stats() const { return books_->read(); }
@@ -103,7 +103,7 @@ class Endpoint {
   struct Registering {
     bool writable = false;
     std::string device = "cpu";  // as PyTorch names devices
-    bool shared = true;          // see Registrations
+    bool shared = true;          // see HostRegistrations
     bool exposed = true;         // false: processes of this host access it through a device only
     std::optional<RegistrationDemand> demand{};  // for GPU memory; nullopt: the Endpoint's
     int memfd = -1;  // that backs the pages of the layout, kept open by the owner; -1: none
@@ -204,7 +204,7 @@ class Endpoint {
   softhca::Faults faults_;
   std::vector<std::shared_ptr<const softhca::FaultCounts>> fault_counts_;  // of soft devices
   const std::shared_ptr<LiveRegions> live_regions_ = std::make_shared<LiveRegions>();
-  std::shared_ptr<Registrations> registrations_;
+  std::shared_ptr<HostRegistrations> registrations_;
   std::shared_ptr<StagedMemories> staged_memories_ = std::make_shared<StagedMemories>();
   std::shared_ptr<Stager> stager_;
   const std::shared_ptr<OwnMemories> own_memories_ = std::make_shared<OwnMemories>();

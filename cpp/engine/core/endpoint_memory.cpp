@@ -37,17 +37,17 @@ Memory Endpoint::register_memory(const Layout& layout, std::shared_ptr<void> own
       registrations_->find_or_create(layout.extent(), how.writable, how.shared,
                                      {.owner = how.exposed ? owner : nullptr, .memfd = how.memfd});
   auto named = own_memories_->add(regions.get(), owner, nullptr);
-  auto pinned = std::make_shared<const Pinned>(std::move(regions), std::move(owner),
-                                               layout.extent(), how.writable);
-  pinned->named = std::move(named);
+  auto registration = std::make_shared<const Registration>(std::move(regions), std::move(owner),
+                                                           layout.extent(), how.writable);
+  registration->named = std::move(named);
   std::string place = place_of(layout, how.device);
   const RailIndex nearest = nearest_rail(place);
-  return Memory(address_.id, layout, std::move(pinned),
+  return Memory(address_.id, layout, std::move(registration),
                 {.writable = how.writable,
                  .device = how.device,
                  .rail = nearest,
                  .place = std::move(place),
-                 .registration = nullptr});
+                 .choice = nullptr});
 }
 
 // The place of memory, as a key of EndpointOptions::nearest; empty if unknown. Call it after
@@ -75,7 +75,7 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
   std::shared_ptr<const gpu::Device> device;
   for (const auto& rail : rails_) {
     if (rail->gone()) continue;
-    Registered registered =
+    GpuRegion registered =
         gpu_registrations(*rail, how.device)
             .find_or_create({.extent = layout.extent(),
                              .ordinal = ordinal_of(how.device),
@@ -103,16 +103,16 @@ Memory Endpoint::register_gpu_memory(const Layout& layout, std::shared_ptr<void>
   }
   live_regions_->add(regions);
   auto named = own_memories_->add(regions.get(), owner, device);
-  auto pinned =
-      std::make_shared<const Pinned>(std::move(regions), std::move(owner), std::move(device));
-  pinned->named = std::move(named);
-  if (right) staged_memories_->bind(*right, pinned);
-  return Memory(address_.id, layout, std::move(pinned),
+  auto registration =
+      std::make_shared<const Registration>(std::move(regions), std::move(owner), std::move(device));
+  registration->named = std::move(named);
+  if (right) staged_memories_->bind(*right, registration);
+  return Memory(address_.id, layout, std::move(registration),
                 {.writable = how.writable,
                  .device = how.device,
                  .rail = nearest,
                  .place = place_of(layout, how.device),
-                 .registration = std::move(choice),
+                 .choice = std::move(choice),
                  .demand = how.demand});
 }
 
@@ -176,14 +176,14 @@ Grant Endpoint::grant(const Memory& memory, const GrantOptions& options) {
     throw std::invalid_argument(
         "a grant cannot allow more than its memory does, which is read-only");
   }
-  const auto pinned = memory.pinned();
-  const Memory granted = register_memory(memory.layout(), pinned->owner,
+  const auto registration = memory.registration();
+  const Memory granted = register_memory(memory.layout(), registration->owner,
                                          {.writable = options.writable,
                                           .device = memory.device(),
                                           .shared = false,
                                           .exposed = false,
                                           .demand = memory.demand()});
-  pinned->grants.add(granted.weak());
+  registration->grants.add(granted.weak());
   Grant grant(granted, options);
   if (memory.closed()) grant.revoke();  // its close() may have run before this grant was made
   (void)grant.remote();

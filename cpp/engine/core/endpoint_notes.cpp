@@ -18,9 +18,9 @@ constexpr std::uint32_t kFewSlots = 64;
 constexpr std::chrono::milliseconds kScanAgain{10};
 
 // Scans that find nothing are not recorded: there may be any number of them.
-void record_taken(const trace::Entry::Told& told, std::uint32_t slot, std::uint32_t value) {
+void record_taken(const trace::Entry::Facts& facts, std::uint32_t slot, std::uint32_t value) {
   trace::Entry record;
-  record.begin(told);
+  record.begin(facts);
   record.end_with(slot, value);
 }
 

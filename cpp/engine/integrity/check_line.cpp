@@ -150,7 +150,7 @@ CheckLine::Sums CheckLine::sums_here(const Question& question) const {
   for (const Part& part : question.parts) {
     const Pair& pair = question.check->call.pairs[part.pair];
     const Sums sums = services_.checker->sums_of({pair.here.layout, part.first, part.nbytes},
-                                                 pair.pinned->device.get());
+                                                 pair.registration->device.get());
     all.insert(all.end(), sums.begin(), sums.end());
   }
   return all;

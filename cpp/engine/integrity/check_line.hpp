@@ -40,7 +40,7 @@ class CheckLine : public std::enable_shared_from_this<CheckLine> {
 
   struct Pair {
     SummedPart here;  // all of it
-    std::shared_ptr<const Pinned> pinned;
+    std::shared_ptr<const Registration> registration;
     RemoteMemory there;
   };
   using Pairs = std::vector<Pair>;

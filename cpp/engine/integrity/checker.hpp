@@ -35,7 +35,7 @@ class Checker {
   // Finishes pending tasks first. Do not call from a task or in a forked child.
   void stop() noexcept {
     tasks_.stop();
-    sums_.let_go();
+    sums_.release();
   }
 
   // --- for tasks ---

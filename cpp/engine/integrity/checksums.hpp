@@ -36,7 +36,7 @@ class Checksums {
   // bytes at a time.
   static void check(const Layout& layout, std::uint64_t most);
   // Releases the GPUs and the memory pinned for them.
-  void let_go() noexcept {
+  void release() noexcept {
     copiers_.clear();
     gatherers_.clear();
   }

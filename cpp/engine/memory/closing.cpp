@@ -7,13 +7,13 @@ namespace zerohop::engine {
 std::optional<Closing> Closing::begin(const WeakMemory& memory) noexcept {
   auto lease = memory.lease_.lock();
   if (!lease) return std::nullopt;
-  std::shared_ptr<const Pinned> last = lease->close();
+  std::shared_ptr<const Registration> last = lease->close();
   if (!last) return std::nullopt;
   return Closing(std::move(lease), std::move(last), memory.device_);
 }
 
-Closing::Closing(std::shared_ptr<Lease<const Pinned>> lease, std::shared_ptr<const Pinned> last,
-                 std::string device) noexcept
+Closing::Closing(std::shared_ptr<Lease<const Registration>> lease,
+                 std::shared_ptr<const Registration> last, std::string device) noexcept
     : lease_(std::move(lease)), device_(std::move(device)), owner_(last->owner) {
   if (lease_->is_of_parent()) return;  // as are its grants, and what peers may do
   last->grants.close();

@@ -21,10 +21,10 @@ class Closing {
   void finish(const Deadline& deadline) noexcept;
 
  private:
-  Closing(std::shared_ptr<Lease<const Pinned>> lease, std::shared_ptr<const Pinned> last,
-          std::string device) noexcept;
+  Closing(std::shared_ptr<Lease<const Registration>> lease,
+          std::shared_ptr<const Registration> last, std::string device) noexcept;
 
-  std::shared_ptr<Lease<const Pinned>> lease_;
+  std::shared_ptr<Lease<const Registration>> lease_;
   std::string device_;
   // Destroyed after finish(): its destructor may run code of the program, which may close the
   // memory again.

@@ -23,7 +23,7 @@ void Expiry::at(Clock::time_point when, WeakMemory memory) {
   }
   due_.emplace(when, std::move(memory));
   if (!thread_) {
-    auto thread = std::make_unique<Progress>([this] { return close_due(); });
+    auto thread = std::make_unique<ProgressThread>([this] { return close_due(); });
     thread->start();
     thread_ = std::move(thread);
   }
@@ -31,7 +31,7 @@ void Expiry::at(Clock::time_point when, WeakMemory memory) {
 }
 
 void Expiry::stop() noexcept {
-  std::unique_ptr<Progress> thread;
+  std::unique_ptr<ProgressThread> thread;
   {
     const std::lock_guard lock(mutex_);
     stopped_ = true;

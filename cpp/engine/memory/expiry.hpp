@@ -12,7 +12,7 @@
 #include "base/locks.hpp"
 #include "engine/memory/closing.hpp"
 #include "engine/memory/memory.hpp"
-#include "engine/wait/progress.hpp"
+#include "engine/wait/progress_thread.hpp"
 
 namespace zerohop::engine {
 
@@ -35,7 +35,7 @@ class Expiry {
   std::size_t next_sweep_ = 64;  // entry count at which dead entries are removed
   bool stopped_ = false;
   std::vector<std::pair<Closing, Deadline>> closings_;  // used by that thread only
-  std::unique_ptr<Progress> thread_;
+  std::unique_ptr<ProgressThread> thread_;
 };
 
 }  // namespace zerohop::engine

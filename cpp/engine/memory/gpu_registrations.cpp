@@ -85,9 +85,9 @@ std::shared_ptr<gpu::Device> GpuRegistrations::device(int ordinal) {
 
 PairFacts GpuRegistrations::pair_facts(int ordinal) { return pair(ordinal).facts; }
 
-Registered GpuRegistrations::find_or_create(const Request& request) {
+GpuRegion GpuRegistrations::find_or_create(const Request& request) {
   auto device = this->device(request.ordinal);  // initialises CUDA, which must come first
-  Registered registered = find_or_register(request);
+  GpuRegion registered = find_or_register(request);
   registered.device = std::move(device);
   return registered;
 }
@@ -97,7 +97,7 @@ bool GpuRegistrations::copies(const Request& request) const noexcept {
          request.demand == RegistrationDemand::automatic;
 }
 
-Registered GpuRegistrations::find_or_register(const Request& request) {
+GpuRegion GpuRegistrations::find_or_register(const Request& request) {
   if (request.extent.begin == request.extent.end) {
     return {nullptr, std::make_shared<const RegistrationChoice>(RegistrationChoice{
                          RegistrationWay::staged, false, false, "it has no bytes"})};
@@ -112,11 +112,11 @@ Registered GpuRegistrations::find_or_register(const Request& request) {
     claim.emplace(pending_, WantedRegistration{.extent = request.extent, .rights = key.access},
                   Deadline::after(kRegistrationPatience));
     // A cached registration needs no further question, not even the kind of memory.
-    if (Registered known = cache_->find(key, way_of(request.demand)); known.region) return known;
+    if (GpuRegion known = cache_->find(key, way_of(request.demand)); known.region) return known;
     sweep_sometimes();
   }
   const MemoryFacts memory = ask_memory(key);
-  Registered fresh = create(tried_pair(request, memory), request, memory);
+  GpuRegion fresh = create(tried_pair(request, memory), request, memory);
   return cached && fresh.region ? cache_->insert(std::move(key), std::move(fresh)) : fresh;
 }
 
@@ -128,8 +128,8 @@ MemoryFacts GpuRegistrations::ask_memory(const RegionCache::Key& key) const {
           .nbytes = key.extent.end - key.extent.begin};
 }
 
-Registered GpuRegistrations::create(const Pair& pair, const Request& request,
-                                    const MemoryFacts& memory) {
+GpuRegion GpuRegistrations::create(const Pair& pair, const Request& request,
+                                   const MemoryFacts& memory) {
   const RegistrationOrder order{request.demand, options_.relaxed_ordering};
   PairFacts facts = pair.facts;
   for (;;) {

@@ -6,9 +6,9 @@
 
 #include "base/causes.hpp"
 #include "base/locks.hpp"
+#include "engine/memory/host_registrations.hpp"
 #include "engine/memory/region_cache.hpp"
 #include "engine/memory/registration_probe.hpp"
-#include "engine/memory/registrations.hpp"
 #include "gpu/copier.hpp"
 
 namespace zerohop::engine {
@@ -39,14 +39,14 @@ class GpuRegistrations {
     Extent extent;
     int ordinal = 0;  // of the GPU
     bool writable = false;
-    bool shared = true;  // see Registrations
+    bool shared = true;  // see HostRegistrations
     RegistrationDemand demand = RegistrationDemand::automatic;
   };
   // The choice is never null and never `refused`; where it is `staged`, there is a region only with
   // the software HCA, and only if staging was not requested. Throws RegistrationError with the
   // reason when the requested way is not possible or the memory is not on a GPU, and CudaError when
   // the GPU fails.
-  Registered find_or_create(const Request& request);
+  GpuRegion find_or_create(const Request& request);
 
   // Throws CudaError.
   std::shared_ptr<gpu::Device> device(int ordinal);
@@ -66,8 +66,8 @@ class GpuRegistrations {
   Pair tried_pair(const Request& request, const MemoryFacts& memory);
   // Whether the adapter is the software HCA, which copies unless the request demands another way.
   bool copies(const Request& request) const noexcept;
-  Registered find_or_register(const Request& request);
-  Registered create(const Pair& pair, const Request& request, const MemoryFacts& memory);
+  GpuRegion find_or_register(const Request& request);
+  GpuRegion create(const Pair& pair, const Request& request, const MemoryFacts& memory);
   std::shared_ptr<gpu::Copier> copier(int ordinal);
   std::shared_ptr<rdma::MemoryRegion> register_copied(const Request& request);
   std::shared_ptr<rdma::MemoryRegion> try_choice(const Pair& pair, const Request& request,

@@ -10,10 +10,11 @@
 #include "engine/memory/closing.hpp"
 
 namespace zerohop::engine {
-Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind)
+Memory::Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Registration> registration,
+               Kind kind)
     : endpoint_(endpoint),
       layout_(std::move(layout)),
-      lease_(std::make_shared<Lease<const Pinned>>(std::move(pinned))),
+      lease_(std::make_shared<Lease<const Registration>>(std::move(registration))),
       kind_(std::move(kind)) {}
 
 Memory Memory::slice(std::span<const Index> indices) const {
@@ -96,7 +97,7 @@ void Memory::check_open() const {
   }
 }
 
-std::shared_ptr<const Pinned> Memory::pinned() const {
+std::shared_ptr<const Registration> Memory::registration() const {
   const Use used = use();
   if (!used) check_open();
   return used.what();
@@ -104,8 +105,8 @@ std::shared_ptr<const Pinned> Memory::pinned() const {
 
 bool Memory::staged() const {
   if (on_host()) return false;
-  const auto pinned = this->pinned();
-  return pinned->regions && pinned->regions->staged_key() != 0;
+  const auto registration = this->registration();
+  return registration->regions && registration->regions->staged_key() != 0;
 }
 
 RemoteMemory Memory::remote() const {
@@ -114,19 +115,19 @@ RemoteMemory Memory::remote() const {
         "this memory is registered by the process that made it: after fork(), take its remote "
         "before, or register in the child with an Endpoint of its own");
   }
-  const auto pinned = this->pinned();
+  const auto registration = this->registration();
   RemoteMemory remote;
   remote.endpoint = endpoint_;
   remote.layout = layout_;
   remote.access = kind_.writable ? kRemoteRead | kRemoteWrite : kRemoteRead;
   remote.device = kind_.device;
-  if (pinned->regions) {
-    remote.rkeys = pinned->regions->rkeys();
-    remote.local_key = pinned->regions->local_key();
-    remote.staged_key = pinned->regions->staged_key();
-    remote.begin = pinned->regions->covered().begin;
-    remote.end = pinned->regions->covered().end;
-    if (kind_.writable && !pinned->regions->atomics()) remote.access |= kRemoteNoAtomics;
+  if (registration->regions) {
+    remote.rkeys = registration->regions->rkeys();
+    remote.local_key = registration->regions->local_key();
+    remote.staged_key = registration->regions->staged_key();
+    remote.begin = registration->regions->covered().begin;
+    remote.end = registration->regions->covered().end;
+    if (kind_.writable && !registration->regions->atomics()) remote.access |= kRemoteNoAtomics;
   }
   return remote;
 }

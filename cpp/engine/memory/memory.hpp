@@ -23,12 +23,12 @@
 
 namespace zerohop::engine {
 
-struct Pinned;
+struct Registration;
 
 // A Memory to be closed later, if it still exists.
 class WeakMemory {
  public:
-  WeakMemory(std::weak_ptr<Lease<const Pinned>> lease, std::string device)
+  WeakMemory(std::weak_ptr<Lease<const Registration>> lease, std::string device)
       : lease_(std::move(lease)), device_(std::move(device)) {}
   bool gone() const noexcept { return lease_.expired(); }
   void close() const noexcept;  // see Memory::close()
@@ -39,7 +39,7 @@ class WeakMemory {
   friend class Closing;
   void await_finish() const noexcept;  // waits for another thread that closes it
 
-  std::weak_ptr<Lease<const Pinned>> lease_;
+  std::weak_ptr<Lease<const Registration>> lease_;
   std::string device_;
 };
 
@@ -55,9 +55,9 @@ class Grants {
   std::size_t next_sweep_ = 16;  // entry count at which dead entries are removed
 };
 
-// Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
+// GpuRegion memory and its owner. Transfers hold it, so that it stays alive and registered while
 // they run, whatever the caller closes or drops.
-struct Pinned {
+struct Registration {
   std::shared_ptr<const Regions> regions;  // null for memory without bytes
   std::shared_ptr<void> owner;
   std::shared_ptr<const gpu::Device> device;  // null for host memory
@@ -66,18 +66,18 @@ struct Pinned {
   mutable Grants grants;
   mutable std::shared_ptr<const OwnMemories::Entry> named{};  // set by its creator
 
-  Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
-         std::shared_ptr<const gpu::Device> d = nullptr)
+  Registration(std::shared_ptr<const Regions> r, std::shared_ptr<void> o,
+               std::shared_ptr<const gpu::Device> d = nullptr)
       : regions(std::move(r)), owner(std::move(o)), device(std::move(d)) {}
-  Pinned(std::shared_ptr<const Regions> r, std::shared_ptr<void> o, const Extent& host,
-         bool writable)
+  Registration(std::shared_ptr<const Regions> r, std::shared_ptr<void> o, const Extent& host,
+               bool writable)
       : regions(std::move(r)),
         owner(std::move(o)),
         pages(std::make_unique<gpu::HostPages>(host, owner, writable)) {}
   // Deregisters before the memory may be freed.
-  ~Pinned() { regions.reset(); }
-  Pinned(const Pinned&) = delete;
-  Pinned& operator=(const Pinned&) = delete;
+  ~Registration() { regions.reset(); }
+  Registration(const Registration&) = delete;
+  Registration& operator=(const Registration&) = delete;
 
   std::uint32_t lkey(RailIndex rail) const noexcept { return regions ? regions->lkey(rail) : 0; }
 };
@@ -87,25 +87,27 @@ class Memory {
   struct Kind {
     bool writable = false;
     std::string device = "cpu";
-    RailIndex rail = 0;                                      // the nearest one
-    std::string place{};                                     // ... and why: "numa:1", for example
-    std::shared_ptr<const RegistrationChoice> registration;  // of GPU memory; null for host memory
-    std::optional<RegistrationDemand> demand{};              // with which it was registered
+    RailIndex rail = 0;                                // the nearest one
+    std::string place{};                               // ... and why: "numa:1", for example
+    std::shared_ptr<const RegistrationChoice> choice;  // of GPU memory; null for host memory
+    std::optional<RegistrationDemand> demand{};        // with which it was registered
   };
-  Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Pinned> pinned, Kind kind);
+  Memory(EndpointId endpoint, Layout layout, std::shared_ptr<const Registration> registration,
+         Kind kind);
 
   const Layout& layout() const noexcept { return layout_; }
   bool writable() const noexcept { return kind_.writable; }
   const std::string& device() const noexcept { return kind_.device; }
   const EndpointId& endpoint() const noexcept { return endpoint_; }
-  // GPU memory that no device can access, so that the Endpoint copies. Throws what pinned() throws.
+  // GPU memory that no device can access, so that the Endpoint copies. Throws what registration()
+  // throws.
   bool staged() const;
-  bool on_host() const noexcept { return kind_.registration == nullptr; }
+  bool on_host() const noexcept { return kind_.choice == nullptr; }
   RailIndex nearest_rail() const noexcept { return kind_.rail; }
   // Why that rail: what it is nearest to; empty if nothing is known and it is simply the first.
   const std::string& place() const noexcept { return kind_.place; }
   std::optional<RegistrationDemand> demand() const noexcept { return kind_.demand; }
-  const RegistrationChoice* registration() const noexcept { return kind_.registration.get(); }
+  const RegistrationChoice* choice() const noexcept { return kind_.choice.get(); }
 
   // A part of the same memory, or all of it in another shape or element type; closing either closes
   // both.
@@ -128,10 +130,10 @@ class Memory {
   void check_open() const;          // throws RegistrationError once closed
 
   // Throws RegistrationError once closed.
-  std::shared_ptr<const Pinned> pinned() const;
+  std::shared_ptr<const Registration> registration() const;
   // The same for one call, without another owner: while the Use lives, the memory stays as with
-  // pinned(). False: closed.
-  using Use = Lease<const Pinned>::Use;
+  // registration(). False: closed.
+  using Use = Lease<const Registration>::Use;
   Use use() const noexcept { return Use(*lease_); }
   RemoteMemory remote() const;
   WeakMemory weak() const { return {lease_, kind_.device}; }
@@ -139,7 +141,7 @@ class Memory {
  private:
   EndpointId endpoint_;
   Layout layout_;
-  std::shared_ptr<Lease<const Pinned>> lease_;  // shared by all slices of one register() call
+  std::shared_ptr<Lease<const Registration>> lease_;  // shared by all slices of one register() call
   Kind kind_;
 };
 

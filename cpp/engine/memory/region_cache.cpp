@@ -37,9 +37,9 @@ bool serves(const RegionCache::Key& known, const RegionCache::Key& wanted) {
 
 }  // namespace
 
-Registered RegionCache::find(const Key& key, std::optional<RegistrationWay> way) {
+GpuRegion RegionCache::find(const Key& key, std::optional<RegistrationWay> way) {
   const auto known = find_entry(key, way);
-  return known ? hand_out(*known) : Registered{};
+  return known ? hand_out(*known) : GpuRegion{};
 }
 
 std::optional<RegionCache::Entries::iterator> RegionCache::find_entry(
@@ -73,7 +73,7 @@ RegionCache::Index& RegionCache::index_of(const Key& key) noexcept {
   return indices_[log2_of(key)];
 }
 
-Registered RegionCache::insert(Key key, Registered registered) {
+GpuRegion RegionCache::insert(Key key, GpuRegion registered) {
   Entries fresh;
   fresh.push_back({.key = std::move(key), .registered = std::move(registered), .users = 1});
   const auto entry = fresh.begin();
@@ -89,7 +89,7 @@ Registered RegionCache::insert(Key key, Registered registered) {
 }
 
 // Without the mutex: if creating the pointer fails, release() is called right here.
-Registered RegionCache::hand_out(Entries::iterator entry) {
+GpuRegion RegionCache::hand_out(Entries::iterator entry) {
   // The cache lives until the last of its registrations is returned.
   const auto give_back = [cache = shared_from_this(), entry](rdma::MemoryRegion*) {
     cache->release(entry);

@@ -30,7 +30,7 @@
 namespace zerohop::engine {
 
 // A registration and why it is of that kind.
-struct Registered {
+struct GpuRegion {
   std::shared_ptr<rdma::MemoryRegion> region;  // null: none, or staged
   std::shared_ptr<const RegistrationChoice> choice;
   std::shared_ptr<const gpu::Device> device{};  // that holds the memory; not in the cache
@@ -81,9 +81,9 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
   // A registration that covers the extent with the same rights, of unchanged memory; made in the
   // given way, if any. Has no region if there is none, which counts as a miss. It is in use until
   // the pointer to the region and its copies are gone.
-  Registered find(const Key& key, std::optional<RegistrationWay> way = {});
+  GpuRegion find(const Key& key, std::optional<RegistrationWay> way = {});
   // Adds a fresh registration, in use.
-  Registered insert(Key key, Registered fresh);
+  GpuRegion insert(Key key, GpuRegion fresh);
 
   // Ends the unused registrations whose key satisfies `is_stale`.
   template <typename IsStale>
@@ -102,7 +102,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
   using Indices = std::array<Index, 64>;
   struct Entry {
     Key key;
-    Registered registered;
+    GpuRegion registered;
     std::size_t users = 0;
     std::uint64_t serial = 0;
     Index::iterator index{};
@@ -112,7 +112,7 @@ class RegionCache : public std::enable_shared_from_this<RegionCache> {
   std::vector<std::pair<std::uint64_t, Key>> unused() const;
   void drop_stale(const std::set<std::uint64_t>& stale) noexcept;
   std::optional<Entries::iterator> find_entry(const Key& key, std::optional<RegistrationWay> way);
-  Registered hand_out(Entries::iterator entry);
+  GpuRegion hand_out(Entries::iterator entry);
   void release(Entries::iterator entry) noexcept;
   void drop_unused(Entries::iterator entry, Entries& doomed) noexcept;
   void enforce_limits(Entries& doomed) noexcept;

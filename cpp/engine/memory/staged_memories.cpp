@@ -14,7 +14,7 @@ std::shared_ptr<const StagedMemories::Right> StagedMemories::open(const Extent& 
   return std::make_shared<const Right>(shared_from_this(), key, extent, writable);
 }
 
-void StagedMemories::bind(const Right& right, const std::shared_ptr<const Pinned>& memory) {
+void StagedMemories::bind(const Right& right, const std::shared_ptr<const Registration>& memory) {
   const std::lock_guard lock(mutex_);
   entries_[right.key()] = {right.extent(), right.writable(), memory, right.borrowed_};
 }
@@ -30,15 +30,15 @@ bool StagedMemories::Right::await(const Deadline& deadline) const noexcept {
   return shm::await_copies([&] { return borrowed_->load() == 0; }, deadline);
 }
 
-std::shared_ptr<const Pinned> StagedMemories::borrow(std::uint64_t key) const {
+std::shared_ptr<const Registration> StagedMemories::borrow(std::uint64_t key) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return nullptr;
   auto memory = found->second.memory.lock();
   if (!memory) return nullptr;
-  const Pinned* const borrowed = memory.get();
+  const Registration* const borrowed = memory.get();
   const auto give_back = [memory = std::move(memory),
-                          count = found->second.borrowed](const Pinned*) mutable noexcept {
+                          count = found->second.borrowed](const Registration*) mutable noexcept {
     memory.reset();  // before the waiting thread continues
     count->fetch_sub(1);
   };
@@ -46,8 +46,8 @@ std::shared_ptr<const Pinned> StagedMemories::borrow(std::uint64_t key) const {
   return {borrowed, give_back};
 }
 
-std::shared_ptr<const Pinned> StagedMemories::find(std::uint64_t key, const Extent& extent,
-                                                   bool writes) const {
+std::shared_ptr<const Registration> StagedMemories::find(std::uint64_t key, const Extent& extent,
+                                                         bool writes) const {
   const std::lock_guard lock(mutex_);
   const auto found = entries_.find(key);
   if (found == entries_.end()) return nullptr;

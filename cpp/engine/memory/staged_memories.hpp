@@ -13,7 +13,7 @@
 
 namespace zerohop::engine {
 
-struct Pinned;
+struct Registration;
 
 class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
  public:
@@ -45,18 +45,19 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
 
   std::shared_ptr<const Right> open(const Extent& extent, bool writable);
   // Sets the memory that the key opens.
-  void bind(const Right& right, const std::shared_ptr<const Pinned>& memory);
+  void bind(const Right& right, const std::shared_ptr<const Registration>& memory);
 
   // The memory, for a query only. Null: the peer has no such right.
-  std::shared_ptr<const Pinned> find(std::uint64_t key, const Extent& extent, bool writes) const;
+  std::shared_ptr<const Registration> find(std::uint64_t key, const Extent& extent,
+                                           bool writes) const;
   // ... for one copy to or from it; closing the right waits for that copy.
-  std::shared_ptr<const Pinned> borrow(std::uint64_t key) const;
+  std::shared_ptr<const Registration> borrow(std::uint64_t key) const;
 
  private:
   struct Entry {
     Extent extent;
     bool writable;
-    std::weak_ptr<const Pinned> memory;
+    std::weak_ptr<const Registration> memory;
     std::shared_ptr<std::atomic<int>> borrowed;  // number of running copies
   };
   mutable Mutex<Rank::staged_memories> mutex_;

@@ -26,7 +26,7 @@ void check_awaits_nothing(ProgramStreams& streams, driver::CudaStream stream) {
 
 void wait_for_program(const Memory& memory, const Deadline& deadline) {
   if (memory.on_host() || memory.layout().count() == 0) return;
-  if (gpu::wait_default_stream(*memory.pinned()->device, deadline)) return;
+  if (gpu::wait_default_stream(*memory.registration()->device, deadline)) return;
   throw TransferTimeout("earlier work in the default stream of " + memory.device() +
                         " did not end in time, so nothing was transferred: give a "
                         "longer timeout");

@@ -106,7 +106,7 @@ TransferPtr Checks::move_and_check(ibv_wr_opcode opcode, std::span<const Pair> p
   for (const auto& [local, remote] : pairs) {
     const std::uint64_t nbytes = local->layout().nbytes();
     if (nbytes == 0) continue;
-    call.pairs.push_back({{local->layout(), 0, nbytes}, local->pinned(), *remote});
+    call.pairs.push_back({{local->layout(), 0, nbytes}, local->registration(), *remote});
   }
   auto transfer = line_->put(std::move(call), nullptr);
   if (in_stream) hold->until(transfer);

@@ -24,15 +24,15 @@ TransferPtr Messages::make_transfer(const Memory& memory, bool staged,
 Messages::Packing Messages::packing(const Memory& from, const VerbsPath& path) const {
   const std::uint64_t seal = sealed_ ? sizeof(Seal) : 0;
   if (from.layout().nbytes() + seal <= path.eager_limit()) return Packing::eager;
-  const auto pinned = from.pinned();
-  const Regions& regions = *pinned->regions;
+  const auto registration = from.registration();
+  const Regions& regions = *registration->regions;
   const bool reached = regions.staged_key() != 0 || regions.lkey(path.rail()) != 0;
   return from.layout().is_contiguous() && reached ? Packing::none : Packing::buffer;
 }
 
 Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
                         Transfer& transfer) const {
-  auto pinned = from.pinned();
+  auto registration = from.registration();
   const Layout& layout = from.layout();
   const std::uint64_t nbytes = layout.nbytes();
   Outgoing outgoing{
@@ -49,17 +49,17 @@ Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
     auto regions = s_.registrations->find_or_create({buffer->address(), buffer->address() + nbytes},
                                                     /*writable=*/false, /*shared=*/false);
     outgoing.rkeys = regions->rkeys();
-    transfer.keep(std::make_shared<const Pinned>(std::move(regions), std::move(buffer)));
+    transfer.keep(std::make_shared<const Registration>(std::move(regions), std::move(buffer)));
   } else {
     outgoing.message.address = layout.address;
-    outgoing.rkeys = pinned->regions->rkeys();
-    if (const std::uint64_t key = pinned->regions->staged_key()) {
+    outgoing.rkeys = registration->regions->rkeys();
+    if (const std::uint64_t key = registration->regions->staged_key()) {
       outgoing.payload = s_.sends->take(0);
       outgoing.payload.append(std::as_bytes(std::span(&key, 1)));
     }
   }
   if (sealed_ && !outgoing.payload) outgoing.payload = s_.sends->take(0);
-  transfer.keep(std::move(pinned));
+  transfer.keep(std::move(registration));
   return outgoing;
 }
 
@@ -78,7 +78,7 @@ TransferPtr Messages::send(const Memory& from, std::uint32_t tag) {
   StagedWork work(transfer, StagedWork::Direction::out);
   const bool copies = !outgoing.packed.empty() && !from.on_host();
   if (copies) {
-    work.add(Staging::beside(from.layout(), from.pinned()->device, outgoing.packed.data()));
+    work.add(Staging::beside(from.layout(), from.registration()->device, outgoing.packed.data()));
   } else if (!outgoing.packed.empty()) {
     pack(from.layout(), outgoing.packed);
   }
@@ -116,15 +116,15 @@ TransferPtr Messages::post_receive(const Memory& into, std::uint32_t tag,
   }
   VerbsPath& path = s_.rails->message_path();
   auto transfer = make_transfer(into, into.staged(), path);
-  auto pinned = into.pinned();
+  auto registration = into.registration();
   wait_for_program(into, s_.state->deadline({}));
   PostedReceive receive{.tag = tag,
                         .into = into.layout(),
-                        .gpu = pinned->device,
+                        .gpu = registration->device,
                         .transfer = transfer,
                         .seal = std::move(seal)};
-  if (pinned->regions) receive.lkeys = pinned->regions->lkeys();
-  transfer->keep(std::move(pinned));
+  if (registration->regions) receive.lkeys = registration->regions->lkeys();
+  transfer->keep(std::move(registration));
   transfer->count(Operation::recv, s_.state->name());
   path.receive(std::move(receive));
   return transfer;

@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "engine/integrity/checker.hpp"
-#include "engine/memory/registrations.hpp"
+#include "engine/memory/host_registrations.hpp"
 #include "engine/path/pending_work.hpp"
 #include "engine/path/staged/staged_path.hpp"
 
@@ -21,7 +21,7 @@ class Messages {
     std::shared_ptr<DevicePath> devices;
     std::shared_ptr<StagedPath> staged;
     std::shared_ptr<PendingWork> pending;
-    std::shared_ptr<Registrations> registrations;
+    std::shared_ptr<HostRegistrations> registrations;
     std::shared_ptr<SendPool> sends;
     std::shared_ptr<Checker> checker;
   };

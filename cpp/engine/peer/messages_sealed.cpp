@@ -25,7 +25,7 @@ struct Received {
   std::shared_ptr<Transfer> moved;
   std::shared_ptr<std::optional<Seal>> seal;  // received with it
   Layout into;
-  std::shared_ptr<const Pinned> pinned;
+  std::shared_ptr<const Registration> registration;
   std::string peer;
 };
 
@@ -40,7 +40,7 @@ std::optional<Failure> check_seal(Checker& checker, const Received& received) {
     std::vector<std::uint32_t> sums;
     if (failure.nbytes > 0) {
       sums = checker.sums_of({receive_part(received.into, failure.nbytes), 0, failure.nbytes},
-                             received.pinned->device.get());
+                             received.registration->device.get());
     }
     const Seal here = seal_of_sums(sums);
     if (here == seal) return std::nullopt;
@@ -70,16 +70,16 @@ Seal Messages::seal_of(const Memory& memory, const Deadline& until) const {
     std::optional<Failure> failure;
   };
   const auto result = std::make_shared<Result>();
-  s_.checker->put(
-      [result, all, pinned = memory.pinned(), poller = s_.poller, checker = s_.checker.get()] {
-        try {
-          result->seal = seal_of_sums(checker->sums_of(all, pinned->device.get()));
-        } catch (const std::exception&) {
-          result->failure = Failure::of_current_exception();
-        }
-        result->done.store(true);
-        poller->wake();
-      });
+  s_.checker->put([result, all, registration = memory.registration(), poller = s_.poller,
+                   checker = s_.checker.get()] {
+    try {
+      result->seal = seal_of_sums(checker->sums_of(all, registration->device.get()));
+    } catch (const std::exception&) {
+      result->failure = Failure::of_current_exception();
+    }
+    result->done.store(true);
+    poller->wake();
+  });
   if (!s_.poller->wait([&] { return result->done.load(); }, until)) {
     throw TransferTimeout("the checksum of memory on " + memory.device() +
                           " was not there in time, so nothing was sent: give a longer timeout");
@@ -93,7 +93,7 @@ TransferPtr Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
   Received received{.moved = nullptr,
                     .seal = std::make_shared<std::optional<Seal>>(),
                     .into = into.layout(),
-                    .pinned = into.pinned(),
+                    .registration = into.registration(),
                     .peer = s_.state->name()};
   received.moved = post_receive(into, tag, received.seal);
   const TransferPtr moved = received.moved;
@@ -101,7 +101,8 @@ TransferPtr Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
   transfer->note_begun();
   const auto compare = [transfer, received, checker = s_.checker.get()]() mutable noexcept {
     if (auto failure = check_seal(*checker, received)) transfer->fail(std::move(*failure));
-    received.pinned.reset();  // before it is done: a waiter may expect its memory to be released
+    received.registration
+        .reset();  // before it is done: a waiter may expect its memory to be released
     if (!received.moved->failed()) transfer->set_result(received.moved->result());
     transfer->drop();
   };

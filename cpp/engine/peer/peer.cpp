@@ -140,19 +140,19 @@ bool Peer::idle() const {
 void Peer::close(const Deadline& deadline) {
   if (state_->forked()) return;  // the parent's connection
   if (alive()) {
-    if (!poller_->wait([this] { return !alive() || idle(); }, deadline)) give_up();
+    if (!poller_->wait([this] { return !alive() || idle(); }, deadline)) count_unfinished();
   }
-  host_->leave(shared_from_this());
+  host_->disconnect(shared_from_this());
   const Deadline soon = Deadline::after(Deadline::Seconds(5));  // for the progress thread to act
   poller_->wait([this] { return left_.load(std::memory_order_acquire); }, soon);
   wait_for_its_copies();
 }
 
-void Peer::give_up() {
+void Peer::count_unfinished() {
   if (!alive() || idle()) return;
   std::int64_t under_way = 0;
   for (const auto& [name, stats] : book_->rows()) under_way += stats->under_way.load();
-  given_up_.store(static_cast<std::uint64_t>(std::max<std::int64_t>(under_way, 0)));
+  unfinished_.store(static_cast<std::uint64_t>(std::max<std::int64_t>(under_way, 0)));
 }
 
 // Waits for copies that the peer, or this process on its behalf, began before the end.
@@ -175,7 +175,7 @@ void Peer::wait_for_its_copies() {
 
 Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   state_->check_alive();
-  static_cast<void>(local.pinned());  // throws if it is closed
+  static_cast<void>(local.registration());  // throws if it is closed
   const Pair pair{&local, &remote};
   // For the reasons of the paths that cannot reach it.
   const TransferOptions options{.notify = {}, .require = "p2p", .timeout = {}};

@@ -90,9 +90,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // seconds for its running copies, and reports a process that was stopped meanwhile.
   void close(const Deadline& deadline);
 
-  bool idle() const;  // nothing posted or queued
-  void give_up();     // the deadline has passed: outstanding transfers will be cut off
-  std::uint64_t given_up() const noexcept { return given_up_.load(std::memory_order_relaxed); }
+  bool idle() const;        // nothing posted or queued
+  void count_unfinished();  // the deadline has passed: outstanding transfers will be cut off
+  std::uint64_t unfinished() const noexcept { return unfinished_.load(std::memory_order_relaxed); }
 
   // --- for the progress thread ---
   const std::optional<Invitation>& invitation() const noexcept { return invitation_; }
@@ -152,10 +152,10 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const std::unique_ptr<Messages> messages_;
   std::shared_ptr<Checks> checks_;
   std::unique_ptr<DirectLinks> direct_links_;
-  std::optional<Invitation> invitation_;    // progress thread only
-  Causes refusals_;                         // of preferred paths, already logged
-  std::atomic<std::uint64_t> given_up_{0};  // outstanding transfers at that time
-  std::atomic<bool> left_{false};           // lost, and all pending transfers have ended
+  std::optional<Invitation> invitation_;      // progress thread only
+  Causes refusals_;                           // of preferred paths, already logged
+  std::atomic<std::uint64_t> unfinished_{0};  // outstanding transfers at that time
+  std::atomic<bool> left_{false};             // lost, and all pending transfers have ended
   Questions<Inquiry::Answer> lookups_;
   mutable Mutex<Rank::peer> mutex_;            // guards the next
   std::weak_ptr<shm::LocalClient> dismissed_;  // the client of the invitation, once lost

@@ -10,7 +10,7 @@
 #include "driver/cuda.hpp"
 #include "engine/channel/address.hpp"
 #include "engine/channel/control_message.hpp"
-#include "engine/memory/registrations.hpp"
+#include "engine/memory/host_registrations.hpp"
 #include "engine/path/local/copy_queue.hpp"
 #include "engine/path/local/neighbourhood.hpp"
 #include "engine/path/staged/staging.hpp"
@@ -36,7 +36,7 @@ struct PeerHost {
   std::weak_ptr<CopyQueue> copy_queue;  // the Endpoint's: its thread holds paths of Peers
   Settings settings{};                  // of the Endpoint, shown with those of the queue pair
   std::shared_ptr<RouteBooks> books;
-  std::shared_ptr<Registrations> registrations;
+  std::shared_ptr<HostRegistrations> registrations;
   std::shared_ptr<SendPool> sends;
   std::shared_ptr<StagedMemories> staged_memories;
   std::shared_ptr<Stager> stager;
@@ -46,7 +46,7 @@ struct PeerHost {
   std::shared_ptr<ProgramStreams> streams;
   std::function<void(const std::shared_ptr<Peer>&, ControlMessage)> tell;
   std::function<void(const std::shared_ptr<Peer>&, RailIndex)> repair;
-  std::function<void(const std::shared_ptr<Peer>&)> leave;
+  std::function<void(const std::shared_ptr<Peer>&)> disconnect;
   std::function<void()> look;  // makes the progress thread poll when no event will wake it
   std::shared_ptr<const driver::Cuda> cuda;  // null: libcuda's, loaded when needed
 };

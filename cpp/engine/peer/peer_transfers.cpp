@@ -89,7 +89,7 @@ void Peer::name_wrong_pair(const Call& call) const {
     const std::string which = "pair " + std::to_string(i) + ": ";
     try {
       state_->check(pairs[i], call.needed());
-      (void)pairs[i].local->pinned();
+      (void)pairs[i].local->registration();
     } catch (const std::invalid_argument& error) {
       throw std::invalid_argument(which + error.what());
     } catch (const RegistrationError& error) {

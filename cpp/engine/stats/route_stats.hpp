@@ -29,8 +29,8 @@ struct RouteStats {
   Counter bytes_in{0};                            // of reads; of recvs when they end
   Counter failures{0};                            // ended with an error, or refused once counted
   std::atomic<std::int64_t> under_way{0};         // begun and not ended
-  std::atomic<bool> told{false};                  // logged: that the route is taken, and why
-  std::atomic<bool> told_failure{false};  // logged: a failure that the program did not query
+  std::atomic<bool> logged{false};                // logged: that the route is taken, and why
+  std::atomic<bool> logged_failure{false};  // logged: a failure that the program did not query
   // From when the call had a route to when this process saw it done; successful calls only.
   std::array<Histogram, kOperations> latencies{};
 

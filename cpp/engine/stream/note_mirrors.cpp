@@ -19,33 +19,33 @@ void NoteMirrors::settle(const std::shared_ptr<const gpu::Device>& device) noexc
   try {
     make(device);
   } catch (const std::exception& error) {
-    give_up(error.what());
+    set_none(error.what());
   }
 }
 
 void NoteMirrors::make(const std::shared_ptr<const gpu::Device>& device) {
-  if (!exposures_) return give_up("no process of this host can put notes");
+  if (!exposures_) return set_none("no process of this host can put notes");
   kernels_ = gpu::Kernels::load(device);  // without kernels no GPU puts any
   auto words = gpu::GpuWords::create(device, sizeof(BoardPages::notes), Deadline::after(kPatience));
   const Extent& extent = words->extent();
   auto exposure =
       exposures_->expose({.begin = extent.begin, .end = extent.end, .writable = true},
                          {.memfd = -1, .packer = std::make_shared<const GpuPacker>(device)}, words);
-  if (!exposure) return give_up("this Endpoint exposes too much memory already");
-  told().key = exposure->key();
-  told().address = extent.begin;
+  if (!exposure) return set_none("this Endpoint exposes too much memory already");
+  shared().key = exposure->key();
+  shared().address = extent.begin;
   std::uint32_t state = BoardPages::Mirrors::unsettled;
-  if (!told().state.compare_exchange_strong(state, BoardPages::Mirrors::there)) {
-    return give_up("a peer's GPU had put notes before");
+  if (!shared().state.compare_exchange_strong(state, BoardPages::Mirrors::there)) {
+    return set_none("a peer's GPU had put notes before");
   }
   words_ = std::move(words);
   exposure_ = std::move(exposure);
 }
 
-void NoteMirrors::give_up(const std::string& reason) {
+void NoteMirrors::set_none(const std::string& reason) {
   why_none_ = reason;
   std::uint32_t state = BoardPages::Mirrors::unsettled;
-  told().state.compare_exchange_strong(state, BoardPages::Mirrors::none);
+  shared().state.compare_exchange_strong(state, BoardPages::Mirrors::none);
 }
 
 NoteMirrors::Place NoteMirrors::of(const std::shared_ptr<const gpu::Device>& device) {

@@ -39,11 +39,11 @@ class NoteMirrors {
 
  private:
   void make(const std::shared_ptr<const gpu::Device>& device);
-  void give_up(const std::string& reason);
+  void set_none(const std::string& reason);
   std::shared_ptr<const gpu::PeerMemory> reach(
       const std::shared_ptr<const gpu::Device>& device) const;
 
-  BoardPages::Mirrors& told() const noexcept { return board_->pages().mirrors; }
+  BoardPages::Mirrors& shared() const noexcept { return board_->pages().mirrors; }
 
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<shm::Exposures> exposures_;

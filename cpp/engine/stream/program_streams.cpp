@@ -46,13 +46,13 @@ std::optional<std::uint32_t> ProgramStreams::awaited(driver::CudaStream handle) 
   return waits ? waits->awaited(handle) : std::nullopt;
 }
 
-void ProgramStreams::give_up() {
+void ProgramStreams::end_waits() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
-  if (waits_) waits_->give_up();
+  if (waits_) waits_->end_all();
 }
 
-void ProgramStreams::let_go() noexcept {
+void ProgramStreams::release() noexcept {
   const std::lock_guard lock(mutex_);
   waits_.reset();
   devices_.clear();

@@ -29,8 +29,8 @@ class ProgramStreams {
   // The slot of a notification that the stream waits for; polls anew, for a moment.
   std::optional<std::uint32_t> awaited(driver::CudaStream handle);
 
-  void give_up();          // the Endpoint is closed: ends all waits now
-  void let_go() noexcept;  // also releases the GPUs
+  void end_waits();         // the Endpoint is closed: ends all waits now
+  void release() noexcept;  // also releases the GPUs
 
  private:
   const std::shared_ptr<const driver::Cuda> cuda_;

@@ -185,7 +185,7 @@ std::shared_ptr<Transfer> StreamWaits::begin(Entry&& entry, const Stream& stream
   if (is_first) host_.poller->add(shared_from_this());
   {
     const std::lock_guard lock(mutex_);
-    if (closed_) waiter->give_up(taken);
+    if (closed_) waiter->cancel(taken);
     arrivals_.push_back(std::move(entry));
   }
   if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) host_.look();
@@ -201,7 +201,7 @@ void StreamWaits::poll() noexcept {
   looked_ = now;
   if (now - looked_after_ >= kBetweenCares) {
     looked_after_ = now;
-    give_up_vain_ones();
+    end_vain_ones();
   }
   lock.unlock();
   have_looked();
@@ -292,12 +292,12 @@ void StreamWaits::look(StreamWaiter& waiter, driver::CudaResult now) noexcept {
   });
 }
 
-void StreamWaits::give_up_vain_ones() noexcept {
+void StreamWaits::end_vain_ones() noexcept {
   const std::optional<std::string> alone = host_.alone();
   for (Entry& entry : entries_) {
-    if (!entry.first && !entry.given_up) entry.given_up = alone;
+    if (!entry.first && !entry.cancelled) entry.cancelled = alone;
     const bool failed = entry.first && entry.first->done() && entry.first->failed();
-    if (entry.given_up || failed) entry.waiter->give_up(entry.place);
+    if (entry.cancelled || failed) entry.waiter->cancel(entry.place);
   }
 }
 
@@ -331,9 +331,9 @@ Failure StreamWaits::why_in_vain(const Entry& entry,
             "waits "
             "for all streams to do so (set CUDA_MODULE_LOADING=EAGER, or launch it once before)"};
   }
-  const bool alone = !closed_ && entry.given_up;
+  const bool alone = !closed_ && entry.cancelled;
   return {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,
-          .message = stream + " in vain: " + (alone ? *entry.given_up : "the Endpoint was closed") +
+          .message = stream + " in vain: " + (alone ? *entry.cancelled : "the Endpoint was closed") +
                      goes_on};
 } catch (const std::bad_alloc&) {
   return {.message = "out of memory"};  // short enough to need no allocation
@@ -347,11 +347,11 @@ void StreamWaits::fail(Entry& entry, Failure failure) noexcept {
   entry.transfer->drop();
 }
 
-void StreamWaits::give_up() noexcept {
+void StreamWaits::end_all() noexcept {
   closed_ = true;
   const std::lock_guard polling(polling_);
   take_arrivals(std::unique_lock(mutex_));
-  for (const Entry& entry : entries_) entry.waiter->give_up(entry.place);
+  for (const Entry& entry : entries_) entry.waiter->cancel(entry.place);
 }
 
 StreamHold::StreamHold(std::shared_ptr<StreamWaits> waits, const StreamWaits::Stream& stream)

@@ -55,7 +55,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   void poll() noexcept override;
 
   // The Endpoint is closed: ends all waits now.
-  void give_up() noexcept;
+  void end_all() noexcept;
 
  private:
   friend class StreamHold;
@@ -71,7 +71,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
     std::optional<std::uint32_t> slot = {};              // whose notes belong to it
     bool resets = false;                                 // clears the slot
     std::vector<std::shared_ptr<const void>> kept = {};  // until the wait has ended
-    std::optional<std::string> given_up = {};            // why it was cancelled
+    std::optional<std::string> cancelled = {};            // why it was cancelled
   };
 
   std::shared_ptr<gpu::StreamWaiter> waiter_of(const std::shared_ptr<const gpu::Device>& device);
@@ -91,7 +91,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   void look(gpu::StreamWaiter& waiter, driver::CudaResult now) noexcept;
   template <typename IsOver>
   void end_those(IsOver is_over) noexcept;
-  void give_up_vain_ones() noexcept;
+  void end_vain_ones() noexcept;
   void end(Entry& entry, const gpu::StreamWaiter::Result& result) noexcept;
   Failure why_in_vain(const Entry& entry, const gpu::StreamWaiter::Result& result) const noexcept;
   void fail(Entry& entry, Failure failure) noexcept;

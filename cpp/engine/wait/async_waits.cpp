@@ -60,7 +60,7 @@ AsyncWaits::Begun AsyncWaits::add(Wait&& wait) {
   return {.id = id, .first = first};
 }
 
-void AsyncWaits::leave(Id id) {
+void AsyncWaits::forget(Id id) {
   const std::lock_guard lock(mutex_);
   if (waits_.contains(id)) remove(id);
 }

@@ -35,7 +35,7 @@ class AsyncWaits {
   // Calls `tell` once another peer may have connected.
   Begun await_peer(Tell tell);
   // Does nothing once the wait has ended.
-  void leave(Id id);
+  void forget(Id id);
 
   void look() noexcept;        // values may have come
   void tell_peers() noexcept;  // a peer has connected

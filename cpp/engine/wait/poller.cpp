@@ -77,7 +77,7 @@ void Poller::detach(RailIndex rail, std::uint32_t qp_number, int entries) {
 
 void Poller::retire(RailIndex rail) noexcept { shares_[rail].retired.store(true); }
 
-void Poller::let_go() noexcept {
+void Poller::release() noexcept {
   std::vector<Share> last;  // destroyed after the lock is released
   const std::lock_guard lock(poll_mutex_);
   last.swap(shares_);

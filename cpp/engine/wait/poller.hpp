@@ -65,7 +65,7 @@ class Poller {
   void retire(RailIndex rail) noexcept;
   // Closes the Endpoint's queues, even if the program keeps Transfers. Call it after the progress
   // thread has ended.
-  void let_go() noexcept;
+  void release() noexcept;
 
   // Delivers pending completions. Returns whether there were any. Does nothing while another thread
   // polls.

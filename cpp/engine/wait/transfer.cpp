@@ -41,7 +41,7 @@ void Transfer::tell_unheard() const noexcept {
   RouteStats* stats = route_ ? route_->stats.get() : nullptr;
   if (failure_->kind == Failure::Kind::peer_lost || stats == nullptr) return;
   if (failure_->kind == Failure::Kind::verbs && failure_->code == IBV_WC_WR_FLUSH_ERR) return;
-  if (stats->told_failure.exchange(true)) return;
+  if (stats->logged_failure.exchange(true)) return;
   log(Level::warning, "transfer", [&] {
     return "a Transfer failed, and the program dropped it without wait(), which raises "
            "such errors: " +
@@ -67,7 +67,7 @@ void Transfer::begin_range(const trace::Tool& tool, Operation operation,
 
 // Once for each peer and route.
 void Transfer::tell_route(const std::string& peer) const noexcept {
-  if (route_->stats->told.exchange(true)) return;
+  if (route_->stats->logged.exchange(true)) return;
   log(Level::debug, "route", [&] {
     return "transfers with peer '" + peer + "' take " + route_->kind + " (" + route_->device +
            "): " + route_->reason;

@@ -91,7 +91,7 @@ class Transfer {
   // Shows it to a listening tool as a time range until it ends, and records it. Call it before
   // others can end it; count() does this, too.
   void show(Operation operation, const std::string& peer) noexcept {
-    if (!route_->stats->told.load(std::memory_order_relaxed)) tell_route(peer);
+    if (!route_->stats->logged.load(std::memory_order_relaxed)) tell_route(peer);
     if (trace::records()) record(operation, peer);
     if (const trace::Tool* tool = trace::tool()) begin_range(*tool, operation, peer);
   }

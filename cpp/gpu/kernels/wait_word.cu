@@ -53,7 +53,7 @@ __device__ std::uint64_t wait_for(const Wait& wait) {
           wait.awaited == Awaited::slot ? look_at_slot(wait, turn, seen) : look_at_number(wait);
       if (found != kWaiting) return found;
     }
-    if (acquire(wait.given_up) != 0) return kGivenUp;
+    if (acquire(wait.cancelled) != 0) return kCancelled;
     if (nanoseconds_now() - began > wait.nanoseconds) return kTimedOut;
   }
 }

@@ -153,7 +153,7 @@ KernelNotes GpuNotifier::for_kernels(const std::shared_ptr<shm::LocalSession>& s
   return found;
 }
 
-void GpuNotifier::leave() noexcept {
+void GpuNotifier::end() noexcept {
   Board last;
   const std::lock_guard lock(mutex_);
   last = std::move(board_);

@@ -37,7 +37,7 @@ class GpuNotifier {
                           const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
                           const Deadline& deadline);
 
-  void leave() noexcept;  // releases the board
+  void end() noexcept;  // releases the board
 
  private:
   // Stays the same for one session.

@@ -51,7 +51,7 @@ void GpuPath::meet(std::shared_ptr<RouteBook> book) {
 }
 
 void GpuPath::end() noexcept {
-  if (gpus_) gpus_->leave();
+  if (gpus_) gpus_->end();
   cut_off();
 }
 
@@ -82,7 +82,7 @@ GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
         .reason =
             "its owner does not let the remote memory be mapped, as it can be revoked (a Grant)"};
   }
-  const auto device = local->pinned()->device;
+  const auto device = local->registration()->device;
   GpuReach reached;
   if (remote->device == "cpu") {
     reached = gpus_->reach_host(*remote, device, patience);
@@ -108,7 +108,7 @@ void GpuPath::reach_local(GpuReach& reached, const Memory& local,
   try {
     const Deadline until = Deadline::after(Deadline::Seconds(std::min(patience.seconds, kMoment)));
     const auto ranges =
-        local.pinned()->pages->reach(reached.device, local.layout().extent(), until);
+        local.registration()->pages->reach(reached.device, local.layout().extent(), until);
     for (const Extent& range : ranges) reached.local.push_back({range.begin, range.end, 0});
   } catch (const RouteUnavailable& error) {
     reached.reason = error.what();
@@ -172,9 +172,9 @@ std::string GpuPath::add_pairs(Move& move, const Call& call, GpuReach& reached) 
   for (const Pair& pair : call.pairs) {
     const auto& [local, remote] = pair;
     if (call.pages == nullptr) s_.state->check(pair, call.needed());
-    auto pinned = local->pinned();
+    auto registration = local->registration();
     if (remote->layout.count() == 0) {  // matters only for its place in a stream
-      if (!move.device) move.device = pinned->device;
+      if (!move.device) move.device = registration->device;
       continue;
     }
     // Looks up a side again only if the pair lies outside what was found for the previous one.
@@ -184,18 +184,18 @@ std::string GpuPath::add_pairs(Move& move, const Call& call, GpuReach& reached) 
       key = remote->local_key;
       why_not = reached.reason;
       if (why_not.empty()) why_not = hold(move, reached, call.is_write());
-    } else if (move.kept.others.back() != pinned ||
+    } else if (move.kept.others.back() != registration ||
                !GpuReach::covers(reached.local, local->layout().extent())) {
       reach_local(reached, *local, patience);
       why_not = reached.reason;
     }
-    const auto& copies = pinned->device ? pinned->device : reached.device;
+    const auto& copies = registration->device ? registration->device : reached.device;
     if (why_not.empty()) why_not = take_device(move, copies);
     if (!why_not.empty()) return why_not;
     if (!move.route) move.route = reached.route;
     if (call.pages == nullptr) add_ranges(move, pair, reached, call.is_write());
     auto& owners = move.kept.others;
-    if (owners.empty() || owners.back() != pinned) owners.push_back(std::move(pinned));
+    if (owners.empty() || owners.back() != registration) owners.push_back(std::move(registration));
   }
   return "";
 }
@@ -217,8 +217,8 @@ TransferPtr GpuPath::begin_at_once(const Call& call) {
   s_.state->check(call.pairs.front(), call.needed());
   const Run run = single_run(call.pairs.front());
   if (run.nbytes == 0) return nullptr;
-  auto pinned = local.pinned();
-  const std::shared_ptr<const gpu::Device> device = pinned->device;
+  auto registration = local.registration();
+  const std::shared_ptr<const gpu::Device> device = registration->device;
   const auto way = gpus_->known(remote.local_key, device->ordinal());
   const auto place = way ? way->place.lock() : nullptr;
   const auto session = way ? way->session.lock() : nullptr;
@@ -239,7 +239,7 @@ TransferPtr GpuPath::begin_at_once(const Call& call) {
   count_operation(*transfer, call.opcode, /*data=*/true, /*notifies=*/false, s_.state->name());
   GpuCopies::Work work{.transfer = transfer, .finish = nullptr, .kept = {}};
   work.kept.mappings.push_back(std::move(held));
-  work.kept.others.push_back(std::move(pinned));
+  work.kept.others.push_back(std::move(registration));
   copies_->begin(
       {.device = device, .ranges = {&range, 1}, .nbytes = run.nbytes, .stream = {}, .put = {}},
       std::move(work), until);

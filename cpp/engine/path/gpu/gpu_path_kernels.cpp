@@ -42,7 +42,7 @@ KernelReach GpuPath::reach_for_kernels(const Pair& pair, Hearers hearers, double
   if (remote.device == "cpu") refuse("it is the host's");
   if (!gpus_) refuse(s_.local->why_not());
   const Neighbour::Patience patience{.seconds = timeout, .insists = true};
-  auto pinned = local.pinned();
+  auto registration = local.registration();
   const GpuReach reached = reach(pair, {}, patience);
   if (!reached.reason.empty()) refuse(reached.reason);
   if (reached.parts.size() > 1) {
@@ -50,15 +50,15 @@ KernelReach GpuPath::reach_for_kernels(const Pair& pair, Hearers hearers, double
            " chunks, which this process maps apart: take memory of Endpoint.empty()");
   }
   KernelReach found{
-      .device = pinned->device,
+      .device = registration->device,
       .remote = remote.layout.address + reached.remote.front().shift,
       .puts = reached.parts.front().mapping->writable && (remote.access & kRemoteWrite) != 0,
       .gets = local.writable() && (remote.access & kRemoteRead) != 0,
-      .atomics = gpu::has_native_atomics(*pinned->device, *reached.link),
+      .atomics = gpu::has_native_atomics(*registration->device, *reached.link),
       .notes = {},
       .route = kernel_route(*reached.route, remote.device)};
   found.kept.push_back(hold_for_kernels(reached.session, reached.parts.front()));
-  found.kept.push_back(pinned);
+  found.kept.push_back(registration);
   found.notes = gpus_->notes_for_kernels(reached.session, found.device, hearers, patience);
   return found;
 }

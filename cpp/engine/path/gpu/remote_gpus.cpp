@@ -212,9 +212,9 @@ std::size_t RemoteGpus::sweep() {
   return session ? gpus_.sweep(*session) + hosts_.sweep(*session) : 0;
 }
 
-void RemoteGpus::leave() noexcept {
-  neighbour_->leave();  // first, so that nothing is mapped again
-  notifier_.leave();
+void RemoteGpus::end() noexcept {
+  neighbour_->end();  // first, so that nothing is mapped again
+  notifier_.end();
   gpus_.clear();
   hosts_.clear();
 }

@@ -74,7 +74,7 @@ class RemoteGpus {
 
   // See Neighbour.
   std::size_t sweep();
-  void leave() noexcept;
+  void end() noexcept;
   std::map<int, GpuMappings::Mapped> mapped() const { return gpus_.mapped(); }
 
  private:

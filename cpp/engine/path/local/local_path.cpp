@@ -56,7 +56,7 @@ void LocalPath::sweep() {
 }
 
 void LocalPath::end() noexcept {
-  if (neighbour_) neighbour_->leave();
+  if (neighbour_) neighbour_->end();
 }
 
 std::string LocalPath::why_not() const {
@@ -132,7 +132,7 @@ Neighbour::Reached LocalPath::add_piece(NeighbourCopy& copy, const Pair& pair,
   copy.pieces.push_back({.local = pair.local->layout(),
                          .remote = pair.remote->layout,
                          .mapping = reached.mapping,
-                         .owner = pair.local->pinned()});
+                         .owner = pair.local->registration()});
   if (call.pages == nullptr) return reached;
   std::vector<Run>& runs = copy.pieces.back().runs;
   runs.reserve(call.pages->count());

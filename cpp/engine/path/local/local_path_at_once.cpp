@@ -85,7 +85,7 @@ bool LocalPath::at_once(Operation operation, std::uint64_t nbytes,
     transfer = std::make_shared<Transfer>(nullptr, nbytes, route);
     transfer->show(operation, s_.state->name());
     transfer->note_begun();
-  } else if (!stats.told.load(std::memory_order_relaxed)) {
+  } else if (!stats.logged.load(std::memory_order_relaxed)) {
     return false;  // the first transfer of a route is logged elsewhere
   }
   const std::uint64_t times = stats.times_of_next(operation);

@@ -204,7 +204,7 @@ std::size_t Neighbour::sweep() {
   return looked_at;
 }
 
-void Neighbour::leave() noexcept {
+void Neighbour::end() noexcept {
   std::shared_ptr<shm::LocalSession> last;  // unmapped outside the lock
   decltype(ways_) last_ways;
   {
@@ -215,7 +215,7 @@ void Neighbour::leave() noexcept {
     entered_ = false;
     no_session_ = "the connection has ended";
   }
-  if (last) last->leave();
+  if (last) last->end();
 }
 
 }  // namespace zerohop::engine

@@ -103,7 +103,7 @@ class Neighbour {
   std::uint64_t unanswered() const noexcept { return unanswered_.load(); }
 
   // Unmaps everything, ends copies under way, and does not reconnect. Does not block.
-  void leave() noexcept;
+  void end() noexcept;
 
  private:
   using Clock = Deadline::Clock;

@@ -24,14 +24,14 @@ StagedPiece StagedPath::make_piece(const Pair& pair, RemoteAccess needed,
                                    Transfer& transfer) const {
   state_->check(pair, needed);
   const auto& [local, remote] = pair;
-  auto pinned = local->pinned();
+  auto registration = local->registration();
   StagedPiece piece{.near = local->layout(),
                     .far = remote->layout,
-                    .gpu = pinned->device,
+                    .gpu = registration->device,
                     .by = remote->staged() ? StagedPiece::By::owner : StagedPiece::By::device,
                     .rkeys = remote->rkeys,
                     .key = remote->staged_key};
-  transfer.keep(std::move(pinned));
+  transfer.keep(std::move(registration));
   return piece;
 }
 

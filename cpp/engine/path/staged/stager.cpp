@@ -96,9 +96,9 @@ bool Stager::wait(Stagings& busy, Pace pace) {
 
 // Until another thread wakes it, or it must check by itself: returns true then.
 bool Stager::sleep(std::unique_lock<Mutex<Rank::stager>>& lock, const Stagings& busy, Pace pace) {
-  const auto told = [&] { return nudged_ || !woken_.empty() || may_stop(busy); };
-  if (pace == Pace::now_and_then) return !changed_.wait_for(lock, kLook, told);
-  changed_.wait(lock, told);
+  const auto called = [&] { return nudged_ || !woken_.empty() || may_stop(busy); };
+  if (pace == Pace::now_and_then) return !changed_.wait_for(lock, kLook, called);
+  changed_.wait(lock, called);
   return false;
 }
 

@@ -168,7 +168,7 @@ void Staging::take_inbox() {
     } catch (const std::exception& error) {  // otherwise the peer would wait for an answer
       const std::lock_guard lock(group_->mutex);
       VerbsPath* const path = group_->path(request.rail);
-      if (path != nullptr) path->abandon_now(error.what());
+      if (path != nullptr) path->put_in_error(error.what());
     }
   }
 }
@@ -285,7 +285,7 @@ void Staging::answer(const StagedWork& work) noexcept {
     job.then(message);
     path->enqueue(std::move(job));
   } catch (const std::exception& error) {
-    path->abandon_now(error.what());  // otherwise the peer would wait for an answer
+    path->put_in_error(error.what());  // otherwise the peer would wait for an answer
   }
 }
 

@@ -41,7 +41,7 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
  public:
   struct Services {
     std::shared_ptr<Poller> poller;
-    std::shared_ptr<Registrations> registrations;
+    std::shared_ptr<HostRegistrations> registrations;
     std::shared_ptr<StagedMemories> memories;  // of this Endpoint, for peers
     std::shared_ptr<Stager> stager;
     std::shared_ptr<SendPool> sends;

@@ -9,8 +9,8 @@
 
 namespace zerohop::engine {
 
-StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device, Registrations& registrations,
-                         std::size_t chunk)
+StagingRing::StagingRing(std::shared_ptr<const gpu::Device> device,
+                         HostRegistrations& registrations, std::size_t chunk)
     : chunk_(chunk),
       pages_(device ? gpu_.emplace(std::move(device), kSlots, chunk).pages()
                     : host_.emplace(kSlots * chunk).data()) {

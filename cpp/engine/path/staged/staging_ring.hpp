@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/buffer.hpp"
-#include "engine/memory/registrations.hpp"
+#include "engine/memory/host_registrations.hpp"
 #include "gpu/copy_ring.hpp"
 
 namespace zerohop::engine {
@@ -22,7 +22,7 @@ class StagingRing {
 
   // device: whose memory is copied; null: the host's, by the CPU. Throws CudaError and
   // RegistrationError.
-  StagingRing(std::shared_ptr<const gpu::Device> device, Registrations& registrations,
+  StagingRing(std::shared_ptr<const gpu::Device> device, HostRegistrations& registrations,
               std::size_t chunk);
   ~StagingRing();
   StagingRing(const StagingRing&) = delete;

@@ -100,13 +100,13 @@ Piece DevicePath::make_piece(const Pair& pair, RemoteAccess needed, RailIndex ra
                              Transfer& transfer) const {
   s_.state->check(pair, needed);
   const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
-  auto pinned = local.pinned();
+  auto registration = local.registration();
   const Piece piece{.local = local.layout(),
                     .remote = remote.layout,
-                    .lkey = pinned->lkey(rail),
+                    .lkey = registration->lkey(rail),
                     .rkey = remote.rkeys[rail],
                     .on_host = local.on_host()};
-  transfer.keep(std::move(pinned));
+  transfer.keep(std::move(registration));
   return piece;
 }
 
@@ -161,20 +161,20 @@ TransferPtr DevicePath::begin_at_once(const Call& call) {
   if (s_.pending->any() || (options.briefly && !brief())) return nullptr;
   if (pairs.empty() && !options.notify) return nullptr;
   VerbsPath::Range range{.opcode = opcode};
-  std::shared_ptr<const Pinned> pinned;
+  std::shared_ptr<const Registration> registration;
   if (!pairs.empty()) {
     const Pair& pair = pairs.front();
     const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
     s_.state->check(pair, needed_by(opcode));
     range.run = single_run(pair);
     if (range.run.nbytes == 0) return nullptr;
-    pinned = local.pinned();
-    range.lkey = pinned->lkey(0);
+    registration = local.registration();
+    range.lkey = registration->lkey(0);
     range.rkey = remote.rkeys[0];
   }
   auto transfer =
       std::make_shared<Transfer>(s_.poller, range.run.nbytes, routes_.over(Routes::Kind::host, 1));
-  if (pinned) transfer->keep(std::move(pinned));
+  if (registration) transfer->keep(std::move(registration));
   std::optional<Message> message;
   if (options.notify) message = notify_message(*options.notify);
   const bool posted = s_.rails->path(0)->submit_at_once(transfer, range, message, options.briefly);
@@ -299,7 +299,7 @@ bool DevicePath::has_atomics(const RemoteMemory& remote) const {
 EntryReach DevicePath::reach_for_entries(const Pair& pair) const {
   const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   const RailMask rail = RailMask{1} << s_.rails->group()->message_rail();
-  return {.local = local.pinned(),
+  return {.local = local.registration(),
           .puts = (remote.access & kRemoteWrite) != 0,
           .gets = local.writable() && (remote.access & kRemoteRead) != 0,
           .atomics = has_atomics(remote),
@@ -310,7 +310,7 @@ std::shared_ptr<const Route> DevicePath::route(const Pair& pair, std::string& wh
   const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
   const Routes::Kind taken = kind(pair);
   Route route = *routes_.over(taken, rails_of(pair, taken));
-  if (!local.on_host()) route.reason += "; " + local.registration()->reason;
+  if (!local.on_host()) route.reason += "; " + local.choice()->reason;
   if (remote.staged()) route.reason += "; the peer's devices do not reach its " + remote.device;
   route.reason += "; not by p2p, because " + why_not;
   const Rails& devices = s_.rails->devices();

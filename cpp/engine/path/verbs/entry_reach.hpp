@@ -12,7 +12,7 @@ namespace zerohop::engine {
 
 // For entries that kernels write and others execute.
 struct EntryReach {
-  std::shared_ptr<const Pinned> local;
+  std::shared_ptr<const Registration> local;
   bool puts = false;
   bool gets = false;
   bool atomics = false;

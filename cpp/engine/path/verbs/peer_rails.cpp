@@ -84,9 +84,9 @@ RailMask PeerRails::reach(std::span<const Pair> pairs) const {
   if (const RailMask open = open_rails()) mask &= open;
   for (const auto& [local, remote] : pairs) {
     if (local->layout().count() == 0) continue;
-    const auto pinned = local->pinned();
+    const auto registration = local->registration();
     for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
-      if (pinned->lkey(rail) == 0 || remote->rkeys[rail] == 0) mask &= ~(RailMask{1} << rail);
+      if (registration->lkey(rail) == 0 || remote->rkeys[rail] == 0) mask &= ~(RailMask{1} << rail);
     }
   }
   return mask;

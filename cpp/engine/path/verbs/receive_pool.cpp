@@ -93,7 +93,7 @@ void ReceivePool::on_completion(const ibv_wc& completion) noexcept {
   if (is_receive(completion)) post(completion.wr_id);
 }
 
-void ReceivePool::let_go() noexcept {
+void ReceivePool::release() noexcept {
   for (std::uint32_t i = 0; i < blocks_count_; ++i) {
     if (blocks_[i].buffers) blocks_[i].buffers->deregister();
   }

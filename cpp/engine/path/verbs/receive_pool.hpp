@@ -44,7 +44,7 @@ class ReceivePool final : public CompletionSink {
 
   std::size_t nbytes() const noexcept { return nbytes_.load(std::memory_order_relaxed); }
   // Once the Endpoint and its queue pairs are closed: releases the device.
-  void let_go() noexcept;
+  void release() noexcept;
 
  private:
   static constexpr std::uint64_t kReceiveBit = std::uint64_t{1} << 63;  // in wr_id

@@ -59,7 +59,7 @@ std::size_t SendPool::nbytes() const {
   return blocks_.empty() ? 0 : blocks_.size() * blocks_.front()->nbytes();
 }
 
-void SendPool::let_go() noexcept {
+void SendPool::release() noexcept {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   for (const auto& block : blocks_) block->deregister();

@@ -1,4 +1,4 @@
-// Registered memory for outgoing messages, for all Peers of an Endpoint.
+// GpuRegion memory for outgoing messages, for all Peers of an Endpoint.
 #pragma once
 
 #include <cstddef>
@@ -70,7 +70,7 @@ class SendPool : public std::enable_shared_from_this<SendPool> {
   SendBuffer take(std::size_t nbytes);
 
   std::size_t nbytes() const;  // registered
-  void let_go() noexcept;      // after the Endpoint is closed: releases the devices
+  void release() noexcept;     // after the Endpoint is closed: releases the devices
 
  private:
   friend class SendBuffer;

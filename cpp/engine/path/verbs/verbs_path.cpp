@@ -158,9 +158,9 @@ void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
   connect(terms);
 }
 
-void VerbsPath::abandon(const std::string& cause) {
+void VerbsPath::to_error(const std::string& cause) {
   const std::lock_guard lock(group_->mutex);
-  abandon_now(cause);
+  put_in_error(cause);
 }
 
 void VerbsPath::on_last_receive() {
@@ -171,12 +171,12 @@ void VerbsPath::on_last_receive() {
   report_if_drained();
 }
 
-void VerbsPath::abandon_now(const std::string& cause) {
+void VerbsPath::put_in_error(const std::string& cause) {
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   report_if_drained();
 }
 
-void VerbsPath::give_up(const std::string& cause) {
+void VerbsPath::fail(const std::string& cause) {
   const std::lock_guard lock(group_->mutex);
   if (state_ == State::closed) return;
   decide();  // nothing more will be known about what was cut off

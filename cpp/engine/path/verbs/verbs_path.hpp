@@ -67,7 +67,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   void connect(const PathTerms& remote);
 
   // Puts the queue pair in error, as if the device had: needs_renewal follows.
-  void abandon(const std::string& cause);
+  void to_error(const std::string& cause);
   // The device says that the queue pair, in error, takes no more messages.
   void on_last_receive();
   // connect() to the fresh queue pair of the same peer.
@@ -77,7 +77,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // submitted from now on wait for connect().
   void renew();
   // The queue pair cannot be had or connected for now: what waits fails. renew() may try again.
-  void give_up(const std::string& cause);
+  void fail(const std::string& cause);
   // The queue pair is in error and every posted work request was given back: renew() may follow.
   bool drained() const;
   bool unconnected() const;  // there is a fresh queue pair, which waits for the peer's
@@ -149,7 +149,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
                  const RailKeys& rkeys, SendBuffer payload = {});
   // Changes when the queue pair breaks: what was asked for before is not answered any more.
   std::uint32_t epoch() const noexcept { return epoch_; }
-  void abandon_now(const std::string& cause);  // abandon()
+  void put_in_error(const std::string& cause);  // abandon()
   std::uint64_t last_job() const noexcept { return last_job_; }
   std::uint64_t jobs_done() const noexcept { return jobs_done_; }
   std::uint64_t jobs_pending() const noexcept { return last_job_ - jobs_done_; }

@@ -41,12 +41,12 @@ struct Backing {
 
 // Knows a region only while some Memory or Transfer holds it, and each of those also holds the
 // array: an address that was freed and reused never finds a stale registration.
-class Registrations {
+class HostRegistrations {
  public:
   // exposures: of memory registered here; null: processes of this host reach it only through a
   // device. live: receives every new registration.
-  Registrations(Rails rails, std::shared_ptr<shm::Exposures> exposures,
-                std::shared_ptr<LiveRegions> live)
+  HostRegistrations(Rails rails, std::shared_ptr<shm::Exposures> exposures,
+                    std::shared_ptr<LiveRegions> live)
       : rails_(std::move(rails)), exposures_(std::move(exposures)), live_(std::move(live)) {}
 
   // The regions over `extent`, one per rail whose device still exists, readable, and writable if

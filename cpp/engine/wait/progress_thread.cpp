@@ -1,4 +1,4 @@
-#include "engine/wait/progress.hpp"
+#include "engine/wait/progress_thread.hpp"
 
 #include <sys/epoll.h>
 
@@ -23,16 +23,16 @@ UniqueFd make_epoll() {
 
 }  // namespace
 
-Progress::Progress(Idle idle)
+ProgressThread::ProgressThread(Idle idle)
     : generation_(fork_generation()), idle_(std::move(idle)), epoll_(make_epoll()) {
   watch(bell_.fd(), EPOLLIN, [this](std::uint32_t) { bell_.silence(); });
 }
 
-void Progress::start() {
+void ProgressThread::start() {
   thread_ = start_thread("zh-progress", [this] { loop(); });
 }
 
-Progress::~Progress() {
+ProgressThread::~ProgressThread() {
   if (generation_ != fork_generation()) {
     new std::thread(std::move(thread_));  // it runs in the parent: nothing to join
     return;
@@ -40,7 +40,7 @@ Progress::~Progress() {
   stop();
 }
 
-void Progress::run(Task task) {
+void ProgressThread::run(Task task) {
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
@@ -49,7 +49,7 @@ void Progress::run(Task task) {
   bell_.ring();
 }
 
-void Progress::stop() {
+void ProgressThread::stop() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
@@ -62,7 +62,7 @@ void Progress::stop() {
   late.swap(tasks_);
 }
 
-void Progress::watch(int fd, std::uint32_t epoll_events, Handler handler) {
+void ProgressThread::watch(int fd, std::uint32_t epoll_events, Handler handler) {
   epoll_event event{.events = epoll_events, .data = {.fd = fd}};
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     throw_scarce("epoll_ctl failed", errno);
@@ -70,17 +70,17 @@ void Progress::watch(int fd, std::uint32_t epoll_events, Handler handler) {
   handlers_[fd] = std::make_shared<Handler>(std::move(handler));
 }
 
-void Progress::change(int fd, std::uint32_t epoll_events) {
+void ProgressThread::change(int fd, std::uint32_t epoll_events) {
   epoll_event event{.events = epoll_events, .data = {.fd = fd}};
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
-void Progress::unwatch(int fd) {
+void ProgressThread::unwatch(int fd) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
   handlers_.erase(fd);
 }
 
-bool Progress::run_tasks() {
+bool ProgressThread::run_tasks() {
   for (;;) {
     std::vector<Task> tasks;
     bool stopping = false;
@@ -102,7 +102,7 @@ bool Progress::run_tasks() {
   }
 }
 
-void Progress::loop() {
+void ProgressThread::loop() {
   std::array<epoll_event, 64> events;
   for (;;) {
     try {

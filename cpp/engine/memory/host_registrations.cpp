@@ -1,4 +1,4 @@
-#include "engine/memory/registrations.hpp"
+#include "engine/memory/host_registrations.hpp"
 
 #include <algorithm>
 
@@ -11,8 +11,9 @@ int access_bits(const rdma::Device& device, bool writable) noexcept {
   return IBV_ACCESS_REMOTE_READ | IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | atomics;
 }
 
-std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& extent, bool writable,
-                                                             bool shared, const Backing& backing) {
+std::shared_ptr<const Regions> HostRegistrations::find_or_create(const Extent& extent,
+                                                                 bool writable, bool shared,
+                                                                 const Backing& backing) {
   if (extent.begin == extent.end) return nullptr;
   if (!shared) return create(extent, writable, backing);
   if (auto known = find(extent, writable)) return known;
@@ -24,8 +25,8 @@ std::shared_ptr<const Regions> Registrations::find_or_create(const Extent& exten
   return regions;
 }
 
-std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool writable,
-                                                     const Backing& backing) const {
+std::shared_ptr<const Regions> HostRegistrations::create(const Extent& extent, bool writable,
+                                                         const Backing& backing) const {
   auto regions = std::make_shared<Regions>();
   for (const auto& rail : rails_) {
     if (rail->gone()) continue;
@@ -49,7 +50,7 @@ std::shared_ptr<const Regions> Registrations::create(const Extent& extent, bool 
   return regions;
 }
 
-std::shared_ptr<const Regions> Registrations::find(const Extent& extent, bool writable) const {
+std::shared_ptr<const Regions> HostRegistrations::find(const Extent& extent, bool writable) const {
   std::shared_ptr<const Regions> regions;  // released, which may deregister, without the lock
   const std::lock_guard lock(mutex_);
   // The nearest region that begins at or below the extent. One that begins further below might
@@ -61,13 +62,14 @@ std::shared_ptr<const Regions> Registrations::find(const Extent& extent, bool wr
   return extent.end <= regions->covered().end ? regions : nullptr;
 }
 
-void Registrations::publish(const Extent& extent, const std::shared_ptr<const Regions>& regions) {
+void HostRegistrations::publish(const Extent& extent,
+                                const std::shared_ptr<const Regions>& regions) {
   const std::lock_guard lock(mutex_);
   forget_expired();
   by_address_[extent.begin] = regions;
 }
 
-void Registrations::forget_expired() {
+void HostRegistrations::forget_expired() {
   if (by_address_.size() < next_sweep_) return;
   std::erase_if(by_address_, [](const auto& entry) { return entry.second.expired(); });
   next_sweep_ = std::max<std::size_t>(64, 2 * by_address_.size());

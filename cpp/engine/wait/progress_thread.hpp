@@ -16,7 +16,7 @@
 
 namespace zerohop::engine {
 
-class Progress {
+class ProgressThread {
  public:
   using Task = std::function<void()>;
   using Handler = std::function<void(std::uint32_t epoll_events)>;
@@ -24,8 +24,8 @@ class Progress {
 
   // idle runs before each wait and returns how long the wait may last. Throws Error if the process
   // is out of descriptors.
-  explicit Progress(Idle idle);
-  ~Progress();  // stops and joins, unless the thread belongs to another process (fork)
+  explicit ProgressThread(Idle idle);
+  ~ProgressThread();  // stops and joins, unless the thread belongs to another process (fork)
 
   // Starts the thread. Call it once everything that the thread uses exists: idle can find this
   // object, and the first descriptors are watched. Throws Error if the process is out of threads.

@@ -22,11 +22,11 @@ class Watched {
   ~Watched() = default;
 };
 
-class Poller {
+class Epoll {
  public:
-  Poller();  // throws Error
-  Poller(const Poller&) = delete;
-  Poller& operator=(const Poller&) = delete;
+  Epoll();  // throws Error
+  Epoll(const Epoll&) = delete;
+  Epoll& operator=(const Epoll&) = delete;
 
   // Level-triggered. False with errno set if the kernel refuses (out of memory or watches).
   bool add(int fd, std::uint32_t wanted, Watched& watched) noexcept;
