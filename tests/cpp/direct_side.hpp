@@ -6,7 +6,7 @@
 #include <infiniband/mlx5dv.h>
 
 #include <atomic>
-#include <mutex>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <thread>
@@ -164,6 +164,10 @@ class SendRing {
         std::uint64_t{htobe32(qp_number << 8 | 1)} << 32 | htobe32(((until - 1) & 0xffff) << 8);
     std::atomic_ref(*static_cast<std::uint64_t*>(qp.bf.reg))
         .store(words, std::memory_order_release);
+  }
+  // Whether the device has taken the last doorbell.
+  bool answered() const {
+    return std::atomic_ref(*static_cast<std::uint64_t*>(qp.bf.reg)).load() == 0;
   }
   void put(std::uint32_t index, std::span<const std::byte> blocks) {
     for (std::size_t at = 0; at < blocks.size(); at += 8) {

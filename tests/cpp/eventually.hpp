@@ -1,4 +1,4 @@
-// Bounded waits for what another thread does.
+// Bounded waits for what another thread or process does.
 #pragma once
 
 #include <thread>
@@ -7,10 +7,15 @@
 
 namespace zerohop::testing {
 
-// Whether it happened in time (20 s, for what must happen; a failing test ends then).
+constexpr double kTimeout = 20.0;  // seconds, for what must happen; a failing test ends then
+
+inline Deadline within(double seconds) { return Deadline::after(Deadline::Seconds(seconds)); }
+inline Deadline soon() { return within(kTimeout); }
+
+// Whether it happened in time.
 template <typename Happened>
-bool eventually(Happened happened, Deadline::Seconds within = Deadline::Seconds{20}) {
-  const Deadline deadline = Deadline::after(within);
+bool eventually(Happened happened, double seconds = kTimeout) {
+  const Deadline deadline = within(seconds);
   while (!happened()) {
     if (deadline.passed()) return happened();
     std::this_thread::yield();

@@ -7,9 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "fake_kernels.hpp"
-#include "fake_pointers.hpp"
-#include "fake_streams.hpp"
+#include "fake_calls.hpp"
 
 namespace zerohop::testing {
 namespace {

@@ -8,11 +8,10 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
-#include "base/deadline.hpp"
 #include "driver/cuda_constants.hpp"
+#include "eventually.hpp"
 #include "fake_copies.hpp"
 #include "fake_vmm.hpp"
 #include "gpu/allocation.hpp"
@@ -114,10 +113,10 @@ class FakeCuda {
 // separate thread.
 struct AllGivenBack {
   const FakeCuda& cuda;
+  double patience = kTimeout;  // less where a copy that was given up keeps something for good
 
   ~AllGivenBack() {
-    const Deadline deadline = Deadline::after(Deadline::Seconds{20});
-    while (cuda.retained > 0 && !deadline.passed()) std::this_thread::yield();
+    (void)eventually([this] { return cuda.retained == 0; }, patience);
   }
 };
 

@@ -9,7 +9,6 @@
 #include <memory>
 #include <span>
 #include <stdexcept>
-#include <utility>
 
 #include "fake_copies.hpp"
 

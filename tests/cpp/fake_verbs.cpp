@@ -24,6 +24,22 @@ T* null_with(int error_number) {
   return nullptr;
 }
 
+template <typename T>
+T* make(const char* function, const char* kind, ibv_context* context, std::vector<void*> parents) {
+  if (current->fails(function)) return nullptr;
+  auto* object = new T{};
+  object->context = context;
+  current->add(object, kind, std::move(parents));
+  return object;
+}
+
+template <typename T>
+int destroy(T* object, const char* kind) {
+  const int result = current->remove(object, kind);
+  delete object;
+  return result;
+}
+
 int post_send(ibv_qp*, ibv_send_wr* wr, ibv_send_wr**) {
   for (; wr != nullptr; wr = wr->next) ++current->posted;
   return 0;
@@ -125,17 +141,9 @@ int get_async_event(ibv_context*, ibv_async_event* event) {
 void ack_async_event(ibv_async_event*) { ++current->acknowledged_async_events; }
 
 ibv_pd* alloc_pd(ibv_context* context) {
-  if (current->fails("alloc_pd")) return nullptr;
-  auto* pd = new ibv_pd{};
-  pd->context = context;
-  current->add(pd, "pd", {context});
-  return pd;
+  return make<ibv_pd>("alloc_pd", "pd", context, {context});
 }
-int dealloc_pd(ibv_pd* pd) {
-  const int result = current->remove(pd, "pd");
-  delete pd;
-  return result;
-}
+int dealloc_pd(ibv_pd* pd) { return destroy(pd, "pd"); }
 
 ibv_mr* register_with(const char* function, ibv_pd* pd, void* address, std::size_t nbytes,
                       int access) {
@@ -197,18 +205,11 @@ int get_data_direct_sysfs_path(ibv_context*, char* path, std::size_t) {
   *path = '\0';
   return current->data_direct ? 0 : ENODEV;
 }
-int dereg_mr(ibv_mr* mr) {
-  const int result = current->remove(mr, "mr");
-  delete mr;
-  return result;
-}
+int dereg_mr(ibv_mr* mr) { return destroy(mr, "mr"); }
 
 ibv_comp_channel* create_comp_channel(ibv_context* context) {
-  if (current->fails("create_comp_channel")) return nullptr;
-  auto* channel = new ibv_comp_channel{};
-  channel->context = context;
-  channel->fd = ::eventfd(0, EFD_CLOEXEC);
-  current->add(channel, "channel", {context});
+  auto* channel = make<ibv_comp_channel>("create_comp_channel", "channel", context, {context});
+  if (channel != nullptr) channel->fd = ::eventfd(0, EFD_CLOEXEC);
   return channel;
 }
 int destroy_comp_channel(ibv_comp_channel* channel) {
@@ -219,12 +220,10 @@ int destroy_comp_channel(ibv_comp_channel* channel) {
 }
 
 ibv_cq* create_cq(ibv_context* context, int cqe, void*, ibv_comp_channel* channel, int) {
-  if (current->fails("create_cq")) return nullptr;
-  auto* cq = new ibv_cq{};
-  cq->context = context;
+  auto* cq = make<ibv_cq>("create_cq", "cq", context, {context, channel});
+  if (cq == nullptr) return nullptr;
   cq->channel = channel;
   cq->cqe = cqe;
-  current->add(cq, "cq", {context, channel});
   return cq;
 }
 int resize_cq(ibv_cq* cq, int cqe) {
@@ -232,11 +231,7 @@ int resize_cq(ibv_cq* cq, int cqe) {
   cq->cqe = cqe;
   return 0;
 }
-int destroy_cq(ibv_cq* cq) {
-  const int result = current->remove(cq, "cq");
-  delete cq;
-  return result;
-}
+int destroy_cq(ibv_cq* cq) { return destroy(cq, "cq"); }
 int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
   if (current->pending_cq_events == 0) return no_event(current->cq_event_errors);
   --current->pending_cq_events;
@@ -245,18 +240,11 @@ int get_cq_event(ibv_comp_channel*, ibv_cq**, void**) {
 void ack_cq_events(ibv_cq*, unsigned count) { current->acknowledged_cq_events += count; }
 
 ibv_srq* create_srq(ibv_pd* pd, ibv_srq_init_attr*) {
-  if (current->fails("create_srq")) return nullptr;
-  auto* srq = new ibv_srq{};
-  srq->context = pd->context;
-  srq->pd = pd;
-  current->add(srq, "srq", {pd});
+  auto* srq = make<ibv_srq>("create_srq", "srq", pd->context, {pd});
+  if (srq != nullptr) srq->pd = pd;
   return srq;
 }
-int destroy_srq(ibv_srq* srq) {
-  const int result = current->remove(srq, "srq");
-  delete srq;
-  return result;
-}
+int destroy_srq(ibv_srq* srq) { return destroy(srq, "srq"); }
 
 ibv_qp* create_qp(ibv_pd* pd, ibv_qp_init_attr* attributes) {
   if (current->fails("create_qp")) return nullptr;
@@ -281,11 +269,7 @@ int query_qp(ibv_qp* qp, ibv_qp_attr* attributes, int, ibv_qp_init_attr*) {
   attributes->qp_state = qp->state;
   return 0;
 }
-int destroy_qp(ibv_qp* qp) {
-  const int result = current->remove(qp, "qp");
-  delete qp;
-  return result;
-}
+int destroy_qp(ibv_qp* qp) { return destroy(qp, "qp"); }
 
 std::shared_ptr<const driver::Verbs> make_table() {
   auto table = std::make_shared<driver::Verbs>();

@@ -1,11 +1,11 @@
 // A hand-made peer of soft0: sends the hello that a queue pair expects, followed by any bytes.
 #pragma once
 
-#include <arpa/inet.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "base/unique_fd.hpp"

@@ -8,10 +8,12 @@
 #include "engine/memory/gpu_registrations.hpp"
 #include "fake_cuda.hpp"
 #include "fake_verbs.hpp"
+#include "told.hpp"
 
 namespace zerohop::engine {
 
 using gpu::MemoryKind;
+using testing::contains;
 using testing::FakeCuda;
 using testing::FakeVerbs;
 using Way = RegistrationWay;
@@ -50,18 +52,9 @@ struct GpuFixture {
         {.extent = {begin, begin + nbytes}, .writable = true, .shared = shared, .demand = demand});
   }
   std::string refusal(std::uint64_t begin, std::uint64_t nbytes, Demand demand) {
-    try {
-      get(begin, nbytes, demand);
-      return "";
-    } catch (const RegistrationError& error) {
-      return error.what();
-    }
+    return testing::message_of<RegistrationError>([&] { get(begin, nbytes, demand); });
   }
   RegionCache::Stats stats() const { return registrations->stats(); }
 };
-
-inline bool contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 }  // namespace zerohop::engine

@@ -1,12 +1,15 @@
-// A process of this host with a local server, served by a thread, for the tests of cpp/shm.
+// A process of this host with a local server, served by a thread, and raw clients of it, which keep
+// no rules, for the tests of cpp/shm.
 #pragma once
 
 #include <doctest/doctest.h>
 #include <poll.h>
 
+#include <array>
 #include <atomic>
+#include <cerrno>
 #include <memory>
-#include <numeric>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -14,14 +17,13 @@
 #include "base/buffer.hpp"
 #include "base/layout.hpp"
 #include "base/runs.hpp"
+#include "eventually.hpp"
 #include "shm/exposures.hpp"
 #include "shm/local_server.hpp"
 #include "shm/local_session.hpp"
+#include "shm/packet.hpp"
 
 namespace zerohop::testing {
-
-inline constexpr Deadline::Seconds kSoon{20};
-inline Deadline soon() { return Deadline::after(kSoon); }
 
 inline constexpr std::uint64_t kBoardNbytes = 4096;
 
@@ -87,12 +89,6 @@ class Room {
   std::vector<std::byte> plain_;
 };
 
-inline Layout bytes_at(std::uint64_t address, std::uint64_t nbytes) {
-  const auto size = static_cast<std::int64_t>(nbytes);
-  return Layout::contiguous(address, DType{.code = kDTypeUInt, .bits = 8, .lanes = 1},
-                            std::span(&size, 1));
-}
-
 struct CopyResult {
   shm::Copied outcome;
   std::uint64_t nbytes;
@@ -109,8 +105,59 @@ inline CopyResult copy(shm::LocalSession& session, const shm::RemoteMapping& map
 inline CopyResult copy(shm::LocalSession& session, const shm::RemoteMapping& mapping,
                        shm::Direction direction, void* ours, std::uint64_t theirs,
                        std::uint64_t nbytes) {
-  return copy(session, mapping, direction, bytes_at(reinterpret_cast<std::uintptr_t>(ours), nbytes),
-              bytes_at(theirs, nbytes));
+  return copy(session, mapping, direction,
+              Layout::bytes(reinterpret_cast<std::uintptr_t>(ours), nbytes),
+              Layout::bytes(theirs, nbytes));
 }
+
+inline shm::Packet wait_packet(int socket, std::span<std::byte> into, const Deadline& deadline) {
+  for (;;) {
+    if (auto packet = shm::receive_packet(socket, into)) return std::move(*packet);
+    pollfd waited{.fd = socket, .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&waited, 1, deadline.remaining_ms());
+    REQUIRE((ready == 1 || (ready < 0 && errno == EINTR)));
+  }
+}
+
+inline std::vector<std::byte> pattern(std::size_t nbytes, unsigned seed = 1) {
+  std::vector<std::byte> bytes(nbytes);
+  for (std::size_t i = 0; i < nbytes; ++i) bytes[i] = static_cast<std::byte>(i * 31 + seed);
+  return bytes;
+}
+
+// A raw client that keeps no rules.
+struct Stranger {
+  explicit Stranger(const House& house) : socket(shm::connect_local(house.local_server.name())) {
+    REQUIRE(socket);
+  }
+  bool is_shown_out() {
+    std::array<std::byte, 1024> bytes;
+    return wait_packet(socket.get(), bytes, soon()).nbytes == 0;
+  }
+  bool is_out() const {  // by now
+    pollfd watched{socket.get(), POLLIN, 0};
+    return ::poll(&watched, 1, 0) == 1;
+  }
+  UniqueFd socket;
+};
+
+// A client that reads its pages directly.
+struct Guest : Stranger {
+  explicit Guest(House& house) : Stranger(house) {
+    REQUIRE(shm::send_packet(socket.get(),
+                             shm::bytes_of(shm::Knock{.token = house.local_server.invite()})));
+    std::array<std::byte, 1024> bytes;
+    for (std::uint32_t gift = 0; gift < shm::kGifts; ++gift) {
+      gifts[gift] = wait_packet(socket.get(), bytes, soon()).fd;
+    }
+    page = std::make_unique<shm::Mapping>(gift(shm::Gift::hazards), sizeof(shm::Hazards),
+                                          /*writable=*/true);
+  }
+  int gift(shm::Gift which) const { return gifts[static_cast<std::size_t>(which)].get(); }
+  shm::Hazards& hazards() { return *reinterpret_cast<shm::Hazards*>(page->data()); }
+
+  std::array<UniqueFd, shm::kGifts> gifts;
+  std::unique_ptr<shm::Mapping> page;
+};
 
 }  // namespace zerohop::testing

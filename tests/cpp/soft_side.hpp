@@ -4,9 +4,9 @@
 
 #include <doctest/doctest.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <vector>
 
@@ -205,6 +205,11 @@ class Side {
       work.imm_data = immediate;
     });
   }
+  // From this buffer to the peer's, or back.
+  void rdma(ibv_wr_opcode opcode, std::uint64_t id, ibv_sge local, const Side& peer,
+            std::size_t offset = 0) {
+    REQUIRE(post_rdma(opcode, id, local, peer.at(offset), peer.mr->rkey) == 0);
+  }
   int post_atomic(ibv_wr_opcode opcode, std::uint64_t id, ibv_sge local, std::uint64_t remote,
                   std::uint32_t rkey, std::uint64_t compare_add, std::uint64_t swap = 0) {
     return post(opcode, id, {local}, [&](ibv_send_wr& work) {
@@ -226,6 +231,16 @@ class Side {
     while (count == 0 && Clock::now() < end) count = ibv_poll_cq(cq, 1, &completion);
     REQUIRE(count == 1);
     return completion;
+  }
+  // The next asynchronous event, acknowledged.
+  ibv_event_type next_event() {
+    pollfd watched{context->async_fd, POLLIN, 0};
+    const auto most = std::chrono::milliseconds(kPatience).count();
+    REQUIRE(::poll(&watched, 1, static_cast<int>(most)) == 1);
+    ibv_async_event event{};
+    REQUIRE(soft().get_async_event(context, &event) == 0);
+    soft().ack_async_event(&event);
+    return event.event_type;
   }
   bool idle() {
     ibv_wc completion{};

@@ -1,4 +1,4 @@
-// A standalone Control, with its Peers on soft0.
+// A standalone Control, with its Peers on soft0, and who connects to it by hand.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -7,9 +7,11 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 #include <string>
 
+#include "../fuzz/stranger.hpp"
 #include "couple.hpp"
 #include "engine/control/control.hpp"
 #include "softhca/softhca.hpp"
@@ -113,6 +115,49 @@ class Station {
   const std::shared_ptr<Executor> drivers_ = engine::Control::make_drivers();
   engine::Rails rails_;
   engine::PathServices services_;
+};
+
+// Knows the secret, and sends a Hello with a queue pair that does not exist.
+struct Newcomer : fuzz::Stranger {
+  explicit Newcomer(const engine::Address& to) : Stranger(dial(to)) {}
+
+  void greet() {
+    engine::Hello hello;
+    hello.id = id();
+    hello.name = "newcomer";
+    hello.queue_pairs.push_back(queue_pair());
+    hello.receive_slots = 64;
+    hello.slot_nbytes = 8192;
+    hello.established = 0xffff;  // never yields
+    Stranger::greet(hello);
+  }
+  // Becomes a peer.
+  void enter() {
+    greet();
+    await<engine::Hello>();
+    say(engine::Ready{});
+  }
+  // Reads until so many messages of that kind have arrived.
+  template <typename Message>
+  void await(std::size_t count = 1) {
+    const auto all = [&] {
+      std::size_t heard = 0;
+      return find<Message>([&](const auto&) { return ++heard == count; }) != nullptr;
+    };
+    hear_until(all);
+    REQUIRE(all());
+  }
+
+  // Below every GID of soft0 on this host: the lower one of two ends dials, which this never does.
+  static rdma::QueuePairAddress queue_pair() {
+    rdma::QueuePairAddress address;
+    address.number = 0x4711;
+    address.mtu = IBV_MTU_4096;
+    address.reads_in = address.reads_out = 16;
+    const std::uint8_t gid[16] = {0xfd, 'z', 'h', 1, 0, 0, 0, 0, 0, 0, 0, 127, 0, 0, 1, 9};
+    std::memcpy(address.gid.raw, gid, sizeof gid);
+    return address;
+  }
 };
 
 }  // namespace zerohop::testing

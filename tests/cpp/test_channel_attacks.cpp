@@ -3,20 +3,26 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "base/random.hpp"
 #include "engine/channel/cipher.hpp"
+#include "engine/channel/established.hpp"
+#include "told.hpp"
 #include "wiretap.hpp"
 
 namespace zerohop::testing {
 namespace {
 
+using namespace engine;
+using namespace std::chrono_literals;
 using engine::Secret;
 using Kind = ChannelFailure::Kind;
 using State = Channel::State;
 
 constexpr std::size_t kPrologue = sizeof(engine::Prologue);
+
 constexpr std::size_t kHandshake =
     kPrologue + engine::kHeaderBytes + engine::kLengthBytes + engine::kFrameOverhead;
 
@@ -122,8 +128,8 @@ TEST_CASE("another protocol version is a ProtocolError that names both") {
   talk(wire);
   for (const Side side : {kInitiator, kAcceptor}) {
     CHECK(wire.kind(side) == Kind::protocol);
-    CHECK(wire.cause(side).find("version 9") != std::string::npos);
-    CHECK(wire.cause(side).find("version 1") != std::string::npos);
+    CHECK(contains(wire.cause(side), "version 9"));
+    CHECK(contains(wire.cause(side), "version 1"));
     CHECK(wire.received(side).empty());
   }
 }
@@ -206,7 +212,7 @@ TEST_CASE("a frame beyond the limit is a ProtocolError at its length") {
   put_bytes(wire.tap(kAcceptor), length);
   wire.run();
   CHECK(wire.kind(kAcceptor) == Kind::protocol);
-  CHECK(wire.cause(kAcceptor).find(std::to_string(beyond)) != std::string::npos);
+  CHECK(contains(wire.cause(kAcceptor), std::to_string(beyond)));
 }
 
 TEST_CASE("a stranger is refused at the first bytes and gets no answer") {
@@ -246,6 +252,41 @@ TEST_CASE("a silent peer leaves the channel handshaking") {
   const auto channel = Channel::accept(std::move(fd), fresh_secret());
   CHECK(channel->progress([](auto) { FAIL("delivered"); }));
   CHECK(channel->state() == State::handshaking);
+}
+
+// --- connections are counted by peer, and peers that left long ago are forgotten ---
+
+EndpointId id_of(std::uint32_t number) {
+  EndpointId id{};
+  std::memcpy(id.data(), &number, sizeof number);
+  return id;
+}
+
+TEST_CASE("connections are counted by peer") {
+  Established established;
+  const auto never = [](const EndpointId&) { return false; };
+  CHECK(established.count(id_of(1)) == 0);
+  for (int i = 0; i < 3; ++i) established.add(id_of(1), never);
+  established.add(id_of(2), never);
+  CHECK(established.count(id_of(1)) == 3);
+  CHECK(established.count(id_of(2)) == 1);
+  CHECK(established.count(id_of(3)) == 0);
+  CHECK(established.size() == 2);
+}
+
+TEST_CASE("of changing peers those stay that are connected, or were a moment ago") {
+  Established established;
+  const auto is_first = [](const EndpointId& id) { return id == id_of(0); };
+  auto now = Established::Clock::now();
+  for (std::uint32_t number = 0; number < 100'000; ++number) {
+    established.add(id_of(number), is_first, now);
+    now += 1s;
+    CHECK(established.count(id_of(number)) == 1);
+  }
+  CHECK(established.size() <= 512);
+  CHECK(established.count(id_of(0)) == 1);
+  CHECK(established.count(id_of(99'950)) == 1);
+  CHECK(established.count(id_of(50'000)) == 0);
 }
 
 }  // namespace

@@ -9,11 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "couple.hpp"
 #include "engine/core/device_choice.hpp"
 #include "engine/integrity/check_line.hpp"
-#include "eventually.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -78,16 +76,6 @@ class Line {
   std::shared_ptr<CheckLine> line_;
 };
 
-std::string error_of(const std::shared_ptr<Transfer>& transfer) {
-  REQUIRE(transfer->wait(soon()));
-  try {
-    (void)transfer->result();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST_CASE("a peer that is lost after a mismatch and before its last answer ends the check") {
   Line line;
   const auto differs = line.put(kTwoQuestions);
@@ -100,7 +88,7 @@ TEST_CASE("a peer that is lost after a mismatch and before its last answer ends 
 
   (*line).end();
   const std::string text = error_of(differs);
-  CHECK(text.find("delivered wrong data") != std::string::npos);  // the mismatch stands
+  CHECK(contains(text, "delivered wrong data"));  // the mismatch stands
 }
 
 TEST_CASE("checks of a lost peer end as its own, and notify nobody") {
@@ -114,7 +102,7 @@ TEST_CASE("checks of a lost peer end as its own, and notify nobody") {
   REQUIRE(eventually([&] { return line.asked().size() == 3; }));
   (*line).end();
   for (const auto& transfer : {unanswered, notifies}) {
-    CHECK(error_of(transfer).find("a test says so") != std::string::npos);
+    CHECK(contains(error_of(transfer), "a test says so"));
   }
   CHECK(notified == 0);
   CHECK_FALSE((*line).pending());

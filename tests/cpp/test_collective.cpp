@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <deque>
 #include <memory>
 #include <random>
@@ -21,7 +20,6 @@ namespace {
 using testing::Couple;
 using testing::soon;
 
-constexpr DType kBytes{kDTypeUInt, 8, 1};
 constexpr Deadline::Seconds kSoon{testing::kTimeout};
 constexpr Deadline::Seconds kAtOnce{0};
 
@@ -59,7 +57,7 @@ struct Pair : Couple {
     auto lines = std::make_shared<Lines>(
         hold(endpoint), rank,
         Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2});
-    lines->add(1 - rank, peer, endpoint.empty(std::array{std::int64_t{kInbox}}, kBytes));
+    lines->add(1 - rank, peer, testing::host_array(endpoint, {kInbox}));
     return lines;
   }
 };
@@ -152,26 +150,22 @@ struct Exchanged : Pair {
     made.label.nbytes = bytes.size();
     return made;
   }
+  void completes(const std::shared_ptr<Lines>& own, std::vector<Move> sends,
+                 std::vector<Move> receives) {
+    Begun all(own, std::move(sends), std::move(receives), false);
+    REQUIRE(run(all, kSoon).news == Exchange::News::complete);
+  }
   static Exchange::Outcome run(Exchange& exchange, Deadline::Seconds seconds) {
     return exchange.run(seconds, Deadline::after(seconds));
   }
 };
-
-TEST_CASE_FIXTURE(Exchanged, "a small block arrives with its header") {
-  Begun sending(lines, {move(1, source)}, {}, false);
-  CHECK(run(sending, kSoon).news == Exchange::News::complete);
-  Begun receiving(others, {}, {move(0, target)}, false);
-  CHECK(run(receiving, kSoon).news == Exchange::News::complete);
-  CHECK(target == source);
-}
 
 TEST_CASE_FIXTURE(Exchanged,
                   "what belongs to another call stops it, and a rank that is silent, too") {
   Begun waiting(others, {}, {move(0, target)}, false);
   CHECK(run(waiting, kAtOnce).news == Exchange::News::quiet);
   CHECK(waiting.missing() == std::vector<Rank>{0});
-  Begun sending(lines, {move(1, source, 2)}, {}, false);
-  CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  completes(lines, {move(1, source, 2)}, {});
   const auto found = run(waiting, kSoon);
   CHECK(found.news == Exchange::News::other);
   CHECK(found.label.number == 2);
@@ -182,17 +176,14 @@ TEST_CASE_FIXTURE(Exchanged,
 TEST_CASE_FIXTURE(
     Exchanged, "a sender that has filled the inbox waits for room, and misses nothing meanwhile") {
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
-    Begun sending(lines, {move(1, source, number)}, {}, false);
-    CHECK(run(sending, kSoon).news == Exchange::News::complete);
+    completes(lines, {move(1, source, number)}, {});
   }
-  Begun back(others, {move(0, source)}, {}, false);
-  CHECK(run(back, kSoon).news == Exchange::News::complete);
+  completes(others, {move(0, source)}, {});
   Begun both(lines, {move(1, source, kMostMessages + 1)}, {move(1, target)}, false);
   for (int look = 0; look < 100 && target != source; ++look)
     CHECK(run(both, Deadline::Seconds{0.01}).news == Exchange::News::full);
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
-    Begun receiving(others, {}, {move(0, target, number)}, false);
-    CHECK(run(receiving, kSoon).news == Exchange::News::complete);
+    completes(others, {}, {move(0, target, number)});
   }
   CHECK(run(both, kSoon).news == Exchange::News::complete);
   CHECK(others->at(0).untaken().empty());
@@ -200,29 +191,23 @@ TEST_CASE_FIXTURE(
 
 TEST_CASE_FIXTURE(Exchanged, "a message reports room, whether or not it is consumed") {
   for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
-    Begun sending(lines, {move(1, source, number)}, {}, false);
-    CHECK(run(sending, kSoon).news == Exchange::News::complete);
+    completes(lines, {move(1, source, number)}, {});
   }
   Begun one_more(lines, {move(1, source, kMostMessages + 1)}, {}, false);
   CHECK(run(one_more, kAtOnce).news == Exchange::News::full);
-  Begun taking(others, {move(0, source)}, {move(0, target)}, false);
-  CHECK(run(taking, kSoon).news == Exchange::News::complete);
+  completes(others, {move(0, source)}, {move(0, target)});
   // It was sent before the other was consumed.
   CHECK(run(one_more, Deadline::Seconds{0.05}).news == Exchange::News::full);
-  Begun telling(others, {move(0, source, 2)}, {}, false);
-  CHECK(run(telling, kSoon).news == Exchange::News::complete);
+  completes(others, {move(0, source, 2)}, {});
   CHECK(run(one_more, kSoon).news == Exchange::News::complete);
   CHECK(lines->at(1).untaken().size() == 2);
 }
 
 TEST_CASE_FIXTURE(Exchanged, "messages both ways need no notification of room within a lap") {
   for (std::uint64_t number = 1; number < kMostMessages; ++number) {
-    Begun there(lines, {move(1, source, number)}, {}, false);
-    CHECK(run(there, kSoon).news == Exchange::News::complete);
-    Begun back(others, {move(0, source, number)}, {move(0, target, number)}, false);
-    CHECK(run(back, kSoon).news == Exchange::News::complete);
-    Begun taken(lines, {}, {move(1, target, number)}, false);
-    CHECK(run(taken, kSoon).news == Exchange::News::complete);
+    completes(lines, {move(1, source, number)}, {});
+    completes(others, {move(0, source, number)}, {move(0, target, number)});
+    completes(lines, {}, {move(1, target, number)});
   }
   CHECK(left.peek_notify(kMessages + 2 + 1) == 0);
   CHECK(right.peek_notify(kMessages + 2) == 0);
@@ -269,8 +254,7 @@ TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead t
   const auto take_one = [&] {
     Move next = under_way.front();
     under_way.pop_front();
-    Begun taking(others, {}, {next}, false);
-    REQUIRE(run(taking, kSoon).news == Exchange::News::complete);
+    completes(others, {}, {next});
     const auto value = static_cast<std::byte>(next.label.number);
     CHECK(std::ranges::count(std::span(in).first(next.nbytes), value) ==
           static_cast<std::ptrdiff_t>(next.nbytes));
@@ -296,8 +280,7 @@ TEST_CASE_FIXTURE(Exchanged, "messages of any length arrive, however far ahead t
 
 TEST_CASE_FIXTURE(Exchanged,
                   "a rank that hangs up ends the wait of the others, after what has arrived") {
-  Begun sending(lines, {move(1, source)}, {}, false);
-  CHECK(run(sending, kSoon).news == Exchange::News::complete);
+  completes(lines, {move(1, source)}, {});
   lines->at(1).ring_off(soon());
   Begun receiving(others, {}, {move(0, target), move(0, target, 2)}, false);
   CHECK(run(receiving, kSoon).news == Exchange::News::quiet);  // at once

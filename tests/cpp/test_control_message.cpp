@@ -1,4 +1,4 @@
-// Control messages: round trips, and damaged bytes that must only ever throw.
+// What processes send each other: values arrive intact, and damaged bytes only ever throw.
 #include <doctest/doctest.h>
 
 #include <optional>
@@ -6,11 +6,20 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/wire_text.hpp"
+#include "engine/channel/address.hpp"
 #include "engine/channel/control_message.hpp"
+#include "engine/channel/endpoint_key.hpp"
+#include "engine/memory/remote_memory.hpp"
 #include "mutate.hpp"
+#include "told.hpp"
 
-namespace zerohop::engine {
+namespace zerohop::testing {
 namespace {
+
+using namespace engine;
+
+// --- control messages ---
 
 rdma::QueuePairAddress sample_queue_pair() {
   rdma::QueuePairAddress address;
@@ -82,29 +91,6 @@ TEST_CASE("every message survives the round trip") {
   }
 }
 
-TEST_CASE("the fields of Hello arrive in their places") {
-  const auto hello = std::get<Hello>(decode_control_message(encode(one_of_each()[0])));
-  CHECK(hello.version == kControlVersion);
-  CHECK(hello.id[15] == std::byte{0x5a});
-  CHECK(hello.proof.public_key[31] == std::byte{0x5b});
-  CHECK(hello.proof.signature[63] == std::byte{0x5c});
-  CHECK(hello.name == "rank 0");
-  CHECK(hello.host_name == "node-1");
-  CHECK(hello.pid == 4242);
-  CHECK(hello.queue_pairs.at(1).number == 0xabcdef);
-  CHECK(hello.queue_pairs.at(1).psn == 0x123456);
-  CHECK(hello.queue_pairs.at(1).gid.raw[15] == 255);
-  CHECK(hello.queue_pairs.at(1).lid == 0xbeef);
-  CHECK(hello.queue_pairs.at(1).mtu == IBV_MTU_4096);
-  CHECK(hello.queue_pairs.at(1).reads_in == 16);
-  CHECK(hello.queue_pairs.at(1).reads_out == 8);
-  CHECK(hello.global_atomics == 1);
-  CHECK(hello.receive_slots == 64);
-  CHECK(hello.slot_nbytes == 8192);
-  CHECK(hello.established == 3);
-  CHECK(hello.integrity == 1);
-}
-
 TEST_CASE("no more rails are taken than there may be") {
   Hello hello;
   hello.queue_pairs.resize(kMaxRails);
@@ -126,7 +112,7 @@ TEST_CASE("no more checksums are requested or sent than fit into a message") {
 TEST_CASE("every truncation and every extension is a ProtocolError") {
   for (const ControlMessage& message : one_of_each()) {
     std::vector<std::byte> bytes = encode(message);
-    testing::for_each_truncation(bytes, [](const std::vector<std::byte>& cut) {
+    for_each_truncation(bytes, [](const std::vector<std::byte>& cut) {
       CHECK_THROWS_AS(decode_control_message(cut), ProtocolError);
     });
     bytes.push_back(std::byte{0});
@@ -136,7 +122,7 @@ TEST_CASE("every truncation and every extension is a ProtocolError") {
 
 TEST_CASE("a flipped bit gives another valid message or a ProtocolError") {
   for (const ControlMessage& message : one_of_each()) {
-    testing::for_each_bit_flip(encode(message), [&](const std::vector<std::byte>& flipped) {
+    for_each_bit_flip(encode(message), [&](const std::vector<std::byte>& flipped) {
       const auto decoded = try_decode(flipped);
       if (!decoded) return;
       CHECK_FALSE(same(*decoded, message));
@@ -205,5 +191,165 @@ TEST_CASE("lengths are bounded on both sides") {
   CHECK_THROWS_AS(decode_control_message(claims), ProtocolError);
 }
 
+// --- addresses ---
+
+Address sample_address() {
+  Address address = EndpointKey().address();
+  address.host = "fe80::1%eth0";
+  address.port = 65535;
+  address.device = "soft0@eth0";
+  address.name = "rank 3";
+  return address;
+}
+
+std::string refusal(std::span<const std::byte> bytes) {
+  return message_of<ProtocolError>([&] { (void)Address::from_bytes(bytes); });
+}
+
+TEST_CASE("an address survives the round trip") {
+  const Address address = sample_address();
+  CHECK(Address::from_bytes(address.to_bytes()) == address);
+  CHECK(Address::from_bytes(Address{}.to_bytes()) == Address{});
+}
+
+TEST_CASE("text in an address is fit to be shown") {
+  Address address = sample_address();
+  address.name = "\xff\xfe\n";
+  address.host = address.device = "\x1b[2J";
+  const Address read = Address::from_bytes(address.to_bytes());
+  CHECK(read.name == "\\xff\\xfe\\x0a");
+  CHECK(read.host == "\\x1b[2J");
+  CHECK(read.device == "\\x1b[2J");
+}
+
+TEST_CASE("random keys differ") {
+  const Address one = EndpointKey().address();
+  const Address two = EndpointKey().address();
+  CHECK(one.id != two.id);
+  CHECK(one.secret != two.secret);
+}
+
+TEST_CASE("every truncation and every flipped bit is a ProtocolError") {
+  const std::vector<std::byte> bytes = sample_address().to_bytes();
+  const auto refused = [](const std::vector<std::byte>& damaged) {
+    CHECK_THROWS_AS((void)Address::from_bytes(damaged), ProtocolError);
+  };
+  for_each_truncation(bytes, refused);
+  for_each_bit_flip(bytes, refused);
+}
+
+TEST_CASE("a refusal names its cause") {
+  std::vector<std::byte> bytes = sample_address().to_bytes();
+  CHECK(refusal({}).find("too few") != std::string::npos);
+  CHECK(refusal(std::span(bytes).first(40)).find("cut") != std::string::npos);
+
+  std::vector<std::byte> longer = bytes;
+  longer.push_back(std::byte{0});
+  CHECK(contains(refusal(longer), "extended"));
+
+  std::vector<std::byte> changed = bytes;
+  changed[30] ^= std::byte{1};
+  CHECK(contains(refusal(changed), "changed"));
+
+  std::vector<std::byte> newer = bytes;
+  newer[4] = std::byte{9};
+  CHECK(contains(refusal(newer), "version 9"));
+
+  CHECK(refusal(std::as_bytes(std::span("http://10.0.0.5:80/"))).find("not an Endpoint.address") !=
+        std::string::npos);
+}
+
+TEST_CASE("names beyond the limit are refused where they are made") {
+  Address address = sample_address();
+  address.name.assign(5000, 'x');
+  CHECK_THROWS_AS((void)address.to_bytes(), ProtocolError);
+}
+
+// --- RemoteMemory ---
+
+RemoteMemory sample_memory() {
+  RemoteMemory memory;
+  memory.endpoint.fill(std::byte{0x5a});
+  memory.layout = {1u << 20, DType::parse("float32"), {4, 8}, {64, 4}};
+  memory.rkeys = {0xfeedface, 0, 0x1234};
+  memory.access = kRemoteRead | kRemoteWrite;
+  memory.begin = 1u << 20;
+  memory.end = memory.begin + 4096;
+  memory.device = "cpu";
+  return memory;
+}
+
+TEST_CASE("an array that leaves its registered range is refused") {
+  RemoteMemory memory = sample_memory();
+  memory.end = memory.begin + 64;
+  CHECK_THROWS_AS(RemoteMemory::from_bytes(memory.to_bytes()), ProtocolError);
+}
+
+TEST_CASE("a RemoteMemory of more rails than there may be is refused") {
+  auto bytes = sample_memory().to_bytes();
+  constexpr std::size_t kCountAt = 4 + 16;  // after magic and endpoint
+  REQUIRE(bytes[kCountAt] == std::byte{3});
+  bytes[kCountAt] = std::byte{kMaxRails + 1};
+  bytes.resize(bytes.size() + 64);
+  CHECK_THROWS_AS(RemoteMemory::from_bytes(bytes), ProtocolError);
+}
+
+// --- text: displayed as UTF-8 in one line, in one direction ---
+
+constexpr std::size_t kMost = 4096;
+std::string shown(std::string_view bytes) { return wire_text(bytes, kMost); }
+
+TEST_CASE("text in any language stays as it is") {
+  for (const std::string text :
+       {"", "rank 0 of 'job' (node-1:42)", "caf\u00e9 \u00df\u00ad", "\u0440\u0430\u043d\u0433 0",
+        "\u30e9\u30f3\u30af", "\u05d0\u05d1", "\U0001f680", "\ue000\ufffd\U0010ffff", "a\\b"}) {
+    CHECK(shown(text) == text);
+  }
+}
+
+TEST_CASE("invalid UTF-8 is shown byte by byte") {
+  CHECK(shown("\xff\xfe") == "\\xff\\xfe");
+  CHECK(shown("a\x80z") == "a\\x80z");
+  CHECK(shown("\xc3") == "\\xc3");                             // cut off
+  CHECK(shown("\xe2\x82") == "\\xe2\\x82");                    // likewise
+  CHECK(shown("\xe2(\xa1") == "\\xe2(\\xa1");                  // no continuation
+  CHECK(shown("\xc0\xaf") == "\\xc0\\xaf");                    // overlong
+  CHECK(shown("\xe0\x80\xaf") == "\\xe0\\x80\\xaf");           // likewise
+  CHECK(shown("\xed\xa0\x80") == "\\xed\\xa0\\x80");           // a surrogate
+  CHECK(shown("\xf4\x90\x80\x80") == "\\xf4\\x90\\x80\\x80");  // beyond the last
+  CHECK(shown("\xf5\x80\x80\x80") == "\\xf5\\x80\\x80\\x80");
+}
+
+TEST_CASE("what drives terminals, breaks lines or turns the direction of writing is shown") {
+  CHECK(shown("a\nb\r\tc") == "a\\x0ab\\x0d\\x09c");
+  CHECK(shown(std::string_view("a\0b", 3)) == "a\\x00b");
+  CHECK(shown("\x1b[2J\x7f") == "\\x1b[2J\\x7f");
+  CHECK(shown("\u009b2J\u0085") == "\\xc2\\x9b2J\\xc2\\x85");
+  CHECK(shown("\u2028\u2029") == "\\xe2\\x80\\xa8\\xe2\\x80\\xa9");
+  CHECK(shown("txt.\u202eexe") == "txt.\\xe2\\x80\\xaeexe");
+  for (const char* turn : {"\u061c", "\u200e", "\u200f", "\u202a", "\u2066", "\u2069"}) {
+    CHECK(shown(turn).starts_with("\\x"));
+  }
+}
+
+TEST_CASE("it is cut between two characters or escapes") {
+  CHECK(wire_text("abc", 2) == "ab");
+  CHECK(wire_text("a\u00e9", 2) == "a");
+  CHECK(wire_text("a\xff\xff", 8) == "a\\xff");
+  CHECK(wire_text(std::string(5000, '\xff'), kMost).size() == kMost);
+}
+
+TEST_CASE("whatever comes, it is the same the second time") {
+  std::mt19937 random(7);
+  for (int i = 0; i < 20'000; ++i) {
+    std::string bytes(random() % 12, '\0');
+    for (char& each : bytes) {
+      each = static_cast<char>(random() % 4 == 0 ? 0x80 + random() % 0x80 : random());
+    }
+    const std::string once = shown(bytes);
+    CHECK(shown(once) == once);
+  }
+}
+
 }  // namespace
-}  // namespace zerohop::engine
+}  // namespace zerohop::testing

@@ -3,17 +3,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
 #include "base/report.hpp"
 #include "couple.hpp"
-#include "eventually.hpp"
 #include "scripted_device.hpp"
 
 namespace zerohop::testing {
@@ -22,36 +18,6 @@ namespace {
 using namespace zerohop::engine;
 
 constexpr double kPromise = 5.0;  // seconds, from the loss to PeerLost
-
-// Collects reports.
-class Reports {
- public:
-  Reports() : former_(set_report_sink(&Reports::take)) { texts().clear(); }
-  ~Reports() { set_report_sink(former_); }
-  Reports(const Reports&) = delete;
-  Reports& operator=(const Reports&) = delete;
-
-  static int count(const std::string& part) {
-    const std::lock_guard lock(mutex());
-    return static_cast<int>(std::ranges::count_if(
-        texts(), [&](const auto& text) { return text.find(part) != std::string::npos; }));
-  }
-
- private:
-  static void take(std::string_view sentence) noexcept {
-    const std::lock_guard lock(mutex());
-    texts().emplace_back(sentence);
-  }
-  static std::mutex& mutex() {
-    static std::mutex one;
-    return one;
-  }
-  static std::vector<std::string>& texts() {
-    static std::vector<std::string> all;
-    return all;
-  }
-  ReportSink former_;
-};
 
 EndpointOptions scripted(ScriptedDevice& device) {
   EndpointOptions chosen = options("left");
@@ -72,16 +38,8 @@ struct Fixture {
   static Memory numbers(Endpoint& endpoint) {
     return endpoint.empty(std::vector<std::int64_t>{8}, DType::parse("int64"));
   }
-  std::shared_ptr<Transfer> write() {
-    const RemoteMemory remote = to.remote();
-    const Peer::Pair pair{&from, &remote};
-    return to_right->write({&pair, 1}, {});
-  }
-  void check_a_write() {
-    const auto transfer = write();
-    REQUIRE(transfer->wait(soon()));
-    (void)transfer->result();
-  }
+  std::shared_ptr<Transfer> write() { return testing::write(*to_right, from, to.remote()); }
+  void check_a_write() { finish(write()); }
   // The event of that type, once it has arrived.
   DeviceEvent await(const std::string& type) {
     std::vector<DeviceEvent> found;
@@ -95,23 +53,6 @@ struct Fixture {
   }
   std::uint64_t broken() const { return to_right->rails().reports().front().stats->broken.load(); }
 };
-
-template <typename Error, typename Call>
-std::string message_of(Call call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
-bool contains(const std::string& text, const std::string& part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
 
 TEST_CASE_FIXTURE(Fixture, "events of a port are kept, and reported if they are trouble") {
   const struct {
@@ -199,15 +140,13 @@ TEST_CASE_FIXTURE(Fixture, "an unanswered connect reports that the port is down"
   check_a_write();
   device.fail_next_send();
   const auto alone = write();
-  REQUIRE(alone->wait(soon()));
-  const std::string without = message_of<VerbsError>([&] { (void)alone->result(); });
+  const std::string without = failure_of<VerbsError>(alone).what();
   CHECK(contains(without, "RETRY_EXC_ERR"));
   CHECK(without.find("DOWN") == std::string::npos);
   device.take_port_down();
   device.fail_next_send();
   const auto failing = write();
-  REQUIRE(failing->wait(soon()));
-  const std::string text = message_of<VerbsError>([&] { (void)failing->result(); });
+  const std::string text = failure_of<VerbsError>(failing).what();
   CHECK(contains(text, "RETRY_EXC_ERR"));
   CHECK(contains(text, "port 1 of soft0 is DOWN"));
 }
@@ -219,14 +158,9 @@ TEST_CASE_FIXTURE(Fixture, "what was sent before the port went down may have bee
     CAPTURE(status);
     device.fail_next_send(status);
     const auto failing = write();
-    REQUIRE(failing->wait(soon()));
-    try {
-      (void)failing->result();
-      FAIL("nothing was thrown");
-    } catch (const VerbsError& error) {
-      CHECK(error.effect() == Effect::all);
-      CHECK(contains(error.what(), "port 1 of soft0 is DOWN"));
-    }
+    const auto error = failure_of<VerbsError>(failing);
+    CHECK(error.effect() == Effect::all);
+    CHECK(contains(error.what(), "port 1 of soft0 is DOWN"));
   }
 }
 
@@ -254,7 +188,7 @@ TEST_CASE("a device that is lost ends its connections, is left alone, and nothin
     REQUIRE(waiting->wait(within(kPromise)));
     CHECK(contains(message_of<PeerLost>([&] { (void)waiting->result(); }), loss.cause));
     CHECK(contains(message_of<PeerLost>([&] { (void)fixture.write(); }), loss.cause));
-    CHECK(eventually([&] { return !to_left->alive(); }, Deadline::Seconds{kPromise}));
+    CHECK(eventually([&] { return !to_left->alive(); }, kPromise));
     CHECK(Reports::count(loss.cause) == 1);
 
     // Later operations name the remedy.
@@ -342,4 +276,5 @@ TEST_CASE("a wait fails at once when the device is lost") {
                  "DEVICE_FATAL"));
 }
 
+}  // namespace
 }  // namespace zerohop::testing

@@ -1,10 +1,10 @@
 // What kernels receive, and when it is released.
 #include <atomic>
+#include <cstring>
 #include <thread>
 
 #include "cpu_words.hpp"
 #include "driver/cuda_constants.hpp"
-#include "eventually.hpp"
 #include "gda/device_board.hpp"
 #include "gda/device_queue.hpp"
 #include "gpu/copy_ring.hpp"
@@ -139,15 +139,18 @@ TEST_CASE_FIXTURE(Queues, "slots are for kernels until those have ended") {
 
 // What kernels do with a ring, done by the CPU: its state and the claims beside it.
 struct Ring {
-  explicit Ring(device::RingWay given) : way(given) {
-    way.ring.state = reinterpret_cast<std::uint64_t>(&state);
-    way.claims = reinterpret_cast<std::uint64_t>(claims.data());
+  explicit Ring(const device::RingWay& given)
+      : claims(given.ring.blocks), way(with_state(given)), calls(way) {}
+  device::RingWay with_state(device::RingWay made) {
+    made.ring.state = reinterpret_cast<std::uint64_t>(&state);
+    made.claims = reinterpret_cast<std::uint64_t>(claims.data());
+    return made;
   }
   device::RingState state;
+  std::vector<std::uint32_t> claims;
   device::RingWay way;
-  std::vector<std::uint32_t> claims = std::vector<std::uint32_t>(way.ring.blocks);
+  device::RingCalls<CpuWords> calls;
 };
-using Calls = device::RingCalls<CpuWords>;
 
 TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothing by themselves") {
   const Memory host = right.empty({{100}}, kByte);
@@ -161,18 +164,17 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
   const auto there = on_gpu<device::Queue>(made->address());
   CHECK(std::memcmp(&there, &value, sizeof value) == 0);
   Ring ring(on_gpu<device::RingWay>(value.ring));
-  const Calls calls(ring.way);
   const Bytes bytes = counted(100, 3);
   put(ours, bytes);
   device::Ticket ticket;
-  REQUIRE(calls.put_notify(0, 0, 100, 4, 8, ticket) == device::Status::ok);
+  REQUIRE(ring.calls.put_notify(0, 0, 100, 4, 8, ticket) == device::Status::ok);
   CHECK(right.wait_notify(4, 1, true, soon()).second == 8);
   CHECK(std::memcmp(reinterpret_cast<void*>(host.layout().address), bytes.data(), 100) == 0);
   std::uint64_t old = 0;
-  REQUIRE(calls.fetch_add(0, 1, old) == device::Status::ok);
+  REQUIRE(ring.calls.fetch_add(0, 1, old) == device::Status::ok);
   CHECK(std::memcmp(&old, bytes.data(), sizeof old) == 0);
-  REQUIRE(calls.get(0, 50, 50, ticket) == device::Status::ok);
-  REQUIRE(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  REQUIRE(ring.calls.get(0, 50, 50, ticket) == device::Status::ok);
+  REQUIRE(ring.calls.wait(ticket, ring.way.patience) == device::Status::ok);
   CHECK(get(ours)[51] == bytes[1]);
   CHECK(made->error().empty());
 }
@@ -180,14 +182,13 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
 TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the proxy moves") {
   const auto made = queue_to(theirs.remote(), {.way = gda::WantedWay::proxy});
   Ring ring(on_gpu<device::RingWay>(made->value().ring));
-  const Calls calls(ring.way);
   put(ours, counted(100, 5));
   // The default stream waits for something that never comes.
   const gpu::DeviceGuard guard(*ours.pinned()->device);
   const auto waits = left.wait_notify_on(driver::kCudaLegacyStream, 50, true, kTimeout);
   device::Ticket ticket;
-  REQUIRE(calls.put(0, 0, 100, ticket) == device::Status::ok);
-  CHECK(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  REQUIRE(ring.calls.put(0, 0, 100, ticket) == device::Status::ok);
+  CHECK(ring.calls.wait(ticket, ring.way.patience) == device::Status::ok);
   CHECK(get(theirs) == counted(100, 5));
   CHECK(!waits->done());
   finish(to_left->notify({50, 1}));
@@ -201,21 +202,20 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   CHECK(contains(made->route().reason, "ring its doorbell by themselves"));
   const Ring ring(on_gpu<device::RingWay>(made->value().ring));
   CHECK(ring.way.ring.doorbell != 0);
-  const Calls calls(ring.way);
   device::Ticket ticket;
   for (unsigned round = 1; round < 200; ++round) {  // the notification is in host memory
     put(ours, counted(100, round));
-    REQUIRE(calls.put_notify(0, 0, 100, 4, round, ticket) == device::Status::ok);
+    REQUIRE(ring.calls.put_notify(0, 0, 100, 4, round, ticket) == device::Status::ok);
     CHECK(right.wait_notify(4, 1, true, soon()).second == round);
     CHECK(get(theirs) == counted(100, round));
-    REQUIRE(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+    REQUIRE(ring.calls.wait(ticket, ring.way.patience) == device::Status::ok);
   }
   CHECK(made->error().empty());
   right.close(soon());
   device::Status status = device::Status::ok;
   while (status == device::Status::ok) {
-    status = calls.notify(4, 1, ticket);
-    if (status == device::Status::ok) status = calls.wait(ticket, ring.way.patience);
+    status = ring.calls.notify(4, 1, ticket);
+    if (status == device::Status::ok) status = ring.calls.wait(ticket, ring.way.patience);
   }
   CHECK(status == device::Status::failed);
   CHECK(contains(made->error(), "in error"));
@@ -225,17 +225,15 @@ TEST_CASE_FIXTURE(Queues, "nor does what a GPU is to copy behind a kernel hold u
   const Memory host = right.empty({{8}}, kByte);
   const auto made = queue_to(host.remote());
   const Ring ring(on_gpu<device::RingWay>(made->value().ring));
-  const Calls calls(ring.way);
   hang(true);
-  const Peer::Pair pair{&ours, &behind};
-  const auto copying = to_right->write(std::span(&pair, 1), {});  // by p2p
+  const auto copying = write(*to_right, ours, behind);  // by p2p
   std::uint64_t old = 1;
-  CHECK(calls.fetch_add(0, 1, old) == device::Status::ok);
+  CHECK(ring.calls.fetch_add(0, 1, old) == device::Status::ok);
   CHECK(old == 0);
   const std::uint64_t value = 7;
   device::Ticket ticket;
-  REQUIRE(calls.put_value(0, &value, sizeof value, ticket) == device::Status::ok);
-  CHECK(calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  REQUIRE(ring.calls.put_value(0, &value, sizeof value, ticket) == device::Status::ok);
+  CHECK(ring.calls.wait(ticket, ring.way.patience) == device::Status::ok);
   CHECK(!copying->done());
   hang(false);
   finish(copying);

@@ -1,31 +1,159 @@
-// Work on a separate thread: its order, its end, and what a child of fork() may do with it.
+// The order of locks; and work on a separate thread: its order, its end, and what a child of fork()
+// may do with it.
 #include <doctest/doctest.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
+#include <csignal>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
+#include <shared_mutex>
+#include <string>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 #include "base/executor.hpp"
+#include "base/locks.hpp"
 #include "base/per_process.hpp"
 #include "eventually.hpp"
 #include "no_threads.hpp"
+#include "process.hpp"
+#include "told.hpp"
 
-namespace zerohop {
+namespace zerohop::testing {
 namespace {
 
-using testing::eventually;
-using testing::NoThreads;
 using Work = Executor::Work;
 
-bool run(Executor& executor, Work work) { return executor.run(work); }
+// --- a violation of the lock order aborts the program with both names ---
 
-Deadline soon() { return Deadline::after(Deadline::Seconds{20}); }
+// In any build, whether or not Mutex is ranked.
+template <Rank rank>
+using Checked = RankedMutex<rank, std::mutex>;
+
+using Outer = Checked<Rank::poller>;
+using Inner = Checked<Rank::path_group>;
+static_assert(Rank::poller < Rank::path_group);
+#ifdef ZEROHOP_CHECK_LOCKS
+static_assert(std::is_same_v<Mutex<Rank::poller>, Outer>);
+#else
+static_assert(std::is_same_v<Mutex<Rank::poller>, std::mutex>);
+#endif
+
+struct Ending {
+  bool aborted;
+  std::string words;  // on stderr
+};
+
+// The result of a child that runs `body`.
+template <typename Body>
+Ending ending_of(Body body) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    ::signal(SIGABRT, SIG_DFL);  // else doctest would report it
+    ::dup2(ends[1], STDERR_FILENO);
+    body();
+    ::_exit(0);
+  }
+  ::close(ends[1]);
+  Ending ending;
+  char text[512];
+  for (ssize_t got; (got = ::read(ends[0], text, sizeof text)) > 0;) {
+    ending.words.append(text, static_cast<std::size_t>(got));
+  }
+  ::close(ends[0]);
+  ending.aborted = exit_code(child) == 128 + SIGABRT;
+  return ending;
+}
+
+TEST_CASE("locks in order pass") {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
+    for (int i = 0; i < 2; ++i) {
+      const std::lock_guard first(outer);
+      const std::lock_guard second(inner);
+    }
+    std::unique_lock second(inner);
+    if (!std::unique_lock(outer, std::try_to_lock)) ::_exit(1);  // never blocks
+    second.unlock();                                             // not the last one taken
+    second.lock();
+    RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
+    second.unlock();
+    const std::shared_lock reader(shared);
+    const std::shared_lock again(shared);
+    if (shared.try_lock_for(std::chrono::milliseconds(1))) ::_exit(1);
+  });
+  CHECK_FALSE(ending.aborted);
+  CHECK(ending.words == "");
+}
+
+TEST_CASE("a planted inversion is found at its first lock, whether or not another thread is near") {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
+    const std::lock_guard first(inner);
+    const std::lock_guard second(outer);
+  });
+  CHECK(ending.aborted);
+  CHECK(contains(ending.words, "poller is locked with path_group held"));
+}
+
+TEST_CASE("so is one behind a lock that was only tried") {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
+    const std::unique_lock first(inner, std::try_to_lock);
+    const std::lock_guard second(outer);
+  });
+  CHECK(ending.aborted);
+}
+
+TEST_CASE("and one of two locks of the same rank, or of one that is shared") {
+  CHECK(ending_of([] {
+          Outer one;
+          Outer other;
+          const std::lock_guard first(one);
+          const std::lock_guard second(other);
+        }).aborted);
+  CHECK(ending_of([] {
+          Outer one;
+          RankedMutex<Rank::path_group, std::shared_timed_mutex> shared;
+          const std::shared_lock first(shared);
+          const std::lock_guard second(one);
+        }).aborted);
+}
+
+TEST_CASE("each thread has its own locks") {
+  const Ending ending = ending_of([] {
+    Outer outer;
+    Inner inner;
+    const std::lock_guard held(inner);
+    std::thread([&] { const std::lock_guard other(outer); }).join();
+  });
+  CHECK_FALSE(ending.aborted);
+}
+
+TEST_CASE("a child takes no lock of its parent's, whether or not a thread of that holds it") {
+  Inner inner;
+  const Ending ending = ending_of([&] { const std::lock_guard lock(inner); });
+  CHECK(ending.aborted);
+  CHECK(contains(ending.words, "fork: path_group of the parent is taken in a child"));
+  RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
+  CHECK(ending_of([&] { const std::shared_lock lock(shared); }).aborted);
+}
+
+// --- work ---
+
+bool run(Executor& executor, Work work) { return executor.run(work); }
 Deadline at_once() { return Deadline::after(Deadline::Seconds{0}); }
 
 // A call that hangs until told to return.
@@ -41,12 +169,6 @@ struct Hung {
     };
   }
 };
-
-int status_of(pid_t child) {
-  int status = -1;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return status;
-}
 
 TEST_CASE("one thread runs what waits, in its order, and ends with the last of it") {
   Executor executor("zh-test");
@@ -158,15 +280,12 @@ TEST_CASE("a child of fork() leaves its parent's alone, at once") {
   Hung hung;
   auto executor = std::make_unique<Executor>("zh-test");
   REQUIRE(run(*executor, hung.work()));
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    Work work = [] {};
-    const bool refused = !executor->run(work) && work && executor->stop(soon());
-    executor.reset();
-    ::_exit(refused ? 0 : 1);
-  }
-  CHECK(status_of(child) == 0);
+  CHECK(in_child([&] {
+          Work work = [] {};
+          const bool refused = !executor->run(work) && work && executor->stop(soon());
+          executor.reset();
+          return refused ? 0 : 1;
+        }) == 0);
   hung.go_on.set_value();
   CHECK(executor->stop(soon()));
 }
@@ -178,16 +297,13 @@ TEST_CASE("each process has one of its own") {
   static PerProcess<Thing> things;
   things.get().value = 2;
   CHECK(things.get().value == 2);
-  const pid_t child = ::fork();
-  REQUIRE(child >= 0);
-  if (child == 0) {
-    const bool fresh = things.get().value == 1;
-    things.get().value = 3;
-    ::_exit(fresh && things.get().value == 3 ? 0 : 1);
-  }
-  CHECK(status_of(child) == 0);
+  CHECK(in_child([&] {
+          const bool fresh = things.get().value == 1;
+          things.get().value = 3;
+          return fresh && things.get().value == 3 ? 0 : 1;
+        }) == 0);
   CHECK(things.get().value == 2);
 }
 
 }  // namespace
-}  // namespace zerohop
+}  // namespace zerohop::testing

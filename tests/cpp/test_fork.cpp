@@ -1,62 +1,48 @@
-// A child of fork() that inherited Endpoints: whatever it does with them, it takes none of their
-// locks, which a thread of the parent may hold. Builds that check locks would abort it.
+// Ends of processes with open Endpoints. A child of fork() takes none of their locks, whatever it
+// does with them: a thread of the parent may hold one. At the exit their threads run to the very
+// end.
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <string_view>
-#include <thread>
 #include <vector>
 
-#include "base/error.hpp"
 #include "couple.hpp"
-#include "eventually.hpp"
 
 namespace zerohop::testing {
 namespace {
 
-using namespace zerohop::engine;
+using namespace engine;
 
-constexpr DType kBytes{.code = kDTypeUInt, .bits = 8, .lanes = 1};
-constexpr std::int64_t kNbytes = 4096;
-
-EndpointOptions of_kind(const char* name, bool p2p) {
-  EndpointOptions chosen = options(name);
-  chosen.p2p = p2p;
-  return chosen;
-}
+constexpr std::int64_t kNbytes = 100'000;
 
 // Two Endpoints with all that a program may have of them.
 struct House {
-  explicit House(bool p2p) : left(of_kind("left", p2p)), right(of_kind("right", p2p)) {}
+  explicit House(bool p2p)
+      : left(p2p ? near("left") : options("left")), right(p2p ? near("right") : options("right")) {}
 
   Endpoint left, right;
   std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());
   std::shared_ptr<Peer> to_left = right.accept(soon());
-  Memory ours = left.empty(std::span(&kNbytes, 1), kBytes);
-  Memory theirs = right.empty(std::span(&kNbytes, 1), kBytes);
+  Memory ours = host_array(left, {kNbytes});
+  Memory theirs = host_array(right, {kNbytes});
   std::optional<Grant> grant = right.grant(theirs, {.seconds = std::chrono::hours(1)});
   RemoteMemory there = theirs.remote();
   std::vector<std::shared_ptr<Transfer>> transfers{write()};
 
-  std::shared_ptr<Transfer> write() {
-    const Peer::Pair pair{&ours, &there};
-    return to_right->write(std::span(&pair, 1), {});
-  }
+  std::shared_ptr<Transfer> write() { return testing::write(*to_right, ours, there); }
 };
 
 bool is_refused(const std::function<void()>& use) {
-  try {
-    use();
-  } catch (const Error& error) {
-    return std::string_view(error.what()).find("fork") != std::string_view::npos;
-  }
-  return false;
+  return contains(message_of<Error>(use), "fork");
 }
 
 // The exit status of a child that runs `body`, which returns whether all went well.
@@ -109,6 +95,7 @@ TEST_CASE("what a child does with the Endpoints of its parent takes none of thei
 
 // ThreadSanitizer ends a child in which a thread reuses the id of one of the parent's.
 #ifdef __SANITIZE_THREAD__
+
 constexpr bool kChildrenHaveThreads = false;
 #else
 constexpr bool kChildrenHaveThreads = true;
@@ -125,6 +112,37 @@ TEST_CASE("a child may have Endpoints of its own" * doctest::skip(!kChildrenHave
   });
   CHECK(status == 0);
   REQUIRE(house.write()->wait(soon()));
+}
+
+// --- the exit: beyond the destructors of static objects ---
+
+struct Open : Couple {
+  Memory ours = host_array(left, {kNbytes});
+  Memory theirs = host_array(right, {kNbytes});
+
+  bool exchange(int value) {
+    std::memset(reinterpret_cast<void*>(ours.layout().address), value, kNbytes);
+    if (!write(*to_right, ours, theirs.remote())->wait(soon())) return false;
+    return std::memcmp(reinterpret_cast<void*>(ours.layout().address),
+                       reinterpret_cast<void*>(theirs.layout().address), kNbytes) == 0;
+  }
+};
+
+Open* open = nullptr;
+
+// Runs last: everything constructed after its registration has been destroyed.
+void exchange_at_the_end() {
+  Endpoint late(options("late"));
+  if (late.connect(open->left.address().to_bytes(), soon()) && open->exchange(2)) return;
+  std::puts("what was static is gone, and with it what open Endpoints use");
+  std::fflush(stdout);
+  ::_exit(1);
+}
+
+TEST_CASE("open Endpoints outlive what is static") {
+  REQUIRE(std::atexit(exchange_at_the_end) == 0);
+  open = new Open;
+  CHECK(open->exchange(1));
 }
 
 }  // namespace

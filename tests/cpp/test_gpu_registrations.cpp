@@ -1,12 +1,18 @@
-// Registration of GPU memory, on fake tables for GPU and adapter.
+// Registration of GPU memory, on fake tables for GPU and adapter: registrations are kept, reused
+// and evicted, and any call on the way may fail.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <string>
+#include <vector>
 
 #include "gpu_fixture.hpp"
 
-namespace zerohop::engine {
+namespace zerohop::testing {
 namespace {
+
+using namespace engine;
 
 TEST_CASE_FIXTURE(GpuFixture, "memory is registered through the dma-buf of its pages") {
   const Registered registered = get(kBase + 5000, 10000);
@@ -189,5 +195,178 @@ TEST_CASE_FIXTURE(GpuFixture, "memory without bytes is not registered") {
   CHECK(nothing.choice->reason == "it has no bytes");
 }
 
+// --- the cache ---
+
+TEST_CASE_FIXTURE(GpuFixture, "a registration is used again for the same memory and rights") {
+  const auto region = get(kBase, 64 * kKiB).region;
+  CHECK(get(kBase + 4096, 4096).region.get() == region.get());
+  CHECK(stats().hits == 1);
+  CHECK(stats().entries == 1);
+  CHECK(stats().nbytes == 64 * kKiB);
+  const Registered read_only =
+      registrations->find_or_create({.extent = {kBase, kBase + 4096}, .writable = false});
+  CHECK(read_only.region.get() != region.get());
+  CHECK(get(kBase + 32 * kKiB, 64 * kKiB).region.get() != region.get());  // reaches further
+  CHECK(get(kBase, 4096, Demand::automatic, /*shared=*/false).region.get() != region.get());
+  CHECK(stats().entries == 3);
+  CHECK(stats().misses == 3);
+}
+
+TEST_CASE_FIXTURE(GpuFixture,
+                  "a registration stays for the next use, unless its key was given out") {
+  (void)get(kBase, 4096);
+  CHECK(stats().unused == 1);
+  (void)get(kBase, 4096).region->rkey();
+  CHECK(stats().hits == 1);
+  CHECK(stats().entries == 0);  // closing ends the peers' right
+}
+
+TEST_CASE_FIXTURE(GpuFixture, "memory freed and allocated again never meets its old registration") {
+  const auto* before = get(kBase, 4096).region.get();
+  cuda.remove(kBase);
+  CHECK_THROWS_AS(get(kBase, 4096), RegistrationError);
+  cuda.add(MemoryKind::plain, kBase, kMiB);
+  const auto after = get(kBase, 4096);
+  CHECK(after.region.get() != before);
+  CHECK(stats().hits == 0);
+  CHECK(stats().stale == 1);
+  CHECK(stats().entries == 1);
+}
+
+TEST_CASE_FIXTURE(GpuFixture, "a chunk mapped anew in the middle makes a registration stale") {
+  cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
+  const auto held = get(2 * kBase, 6 * kMiB);
+  cuda.remove(2 * kBase + 2 * kMiB);
+  cuda.add(MemoryKind::vmm, 2 * kBase + 2 * kMiB, 2 * kMiB);
+  CHECK(get(2 * kBase, 4096).region.get() == held.region.get());  // this chunk is the same
+  CHECK(get(2 * kBase + 2 * kMiB, 4096).region.get() != held.region.get());
+  CHECK(get(2 * kBase, 6 * kMiB).region.get() != held.region.get());
+}
+
+TEST_CASE_FIXTURE(GpuFixture, "the least recently used of the unused are evicted") {
+  options.cache = {.entries = 2, .nbytes = 100 * kKiB};
+  open();
+  const auto used = get(kBase, 200 * kKiB);  // not counted while it is in use
+  (void)get(kBase + 200 * kKiB, 4096);
+  (void)get(kBase + 300 * kKiB, 4096);
+  CHECK(stats().evictions == 0);
+  (void)get(kBase + 200 * kKiB, 4096);  // the other is the older one now
+  (void)get(kBase + 400 * kKiB, 4096);
+  CHECK(stats().evictions == 1);
+  CHECK(stats().unused == 2);
+  const auto misses = stats().misses;
+  (void)get(kBase + 200 * kKiB, 4096);
+  CHECK(stats().misses == misses);
+  (void)get(kBase + 300 * kKiB, 4096);
+  CHECK(stats().misses == misses + 1);
+  (void)get(kBase + 500 * kKiB, 99 * kKiB);  // by bytes
+  CHECK(stats().unused_nbytes <= 100 * kKiB);
+  CHECK(used.region->nbytes() == 200 * kKiB);
+}
+
+TEST_CASE_FIXTURE(GpuFixture, "among many registrations one is found, or not, by a look at few") {
+  constexpr std::uint64_t kMany = 200;
+  std::vector<Registered> held;
+  for (std::uint64_t i = 0; i < kMany; ++i) held.push_back(get(kBase + i * 4096, 2048));
+  held.push_back(get(kBase, 100 * kKiB));  // a long one, below most
+  const std::uint64_t before = stats().looks;
+  CHECK(before <= 3 * (kMany + 1));
+  (void)get(kBase + (kMany + 1) * 4096, 64);  // none
+  (void)get(kBase + (kMany - 1) * 4096, 64);
+  CHECK(get(kBase + 10 * 4096 + 2048, 64).region.get() == held.back().region.get());
+  CHECK(stats().looks - before <= 9);
+}
+
+TEST_CASE("registrations outlive the cache's owner, and none is left behind") {
+  FakeCuda cuda;
+  FakeVerbs verbs;
+  cuda.add(MemoryKind::plain, kBase, kMiB);
+  {
+    Registered held;
+    {
+      GpuRegistrations registrations(open_adapter(verbs), cuda.table(), kHost, {});
+      held = registrations.find_or_create({.extent = {kBase, kBase + 4096}, .writable = true});
+      (void)registrations.find_or_create({.extent = {kBase + 8192, kBase + 9000}});
+    }
+    CHECK(cuda.retained == 1);  // by what is held
+    CHECK(held.region->nbytes() == 4096);
+    CHECK(verbs.live() == 3);  // context, domain, region
+  }
+  CHECK(cuda.retained == 0);
+  CHECK(verbs.live() == 0);
+  CHECK(verbs.violations() == std::vector<std::string>{});
+}
+
+// Registers in every way; whatever fails is an Error, or one way less.
+void register_everything(FakeCuda& cuda, FakeVerbs& verbs) {
+  GpuRegistrations registrations(open_adapter(verbs, /*mlx5=*/true), cuda.table(), kHostWithPeermem,
+                                 {});
+  const auto get = [&](std::uint64_t at, Demand demand) {
+    return registrations.find_or_create(
+        {.extent = {at, at + 4096}, .writable = true, .demand = demand});
+  };
+  const auto held = get(kBase, Demand::automatic);
+  (void)get(kBase, Demand::automatic);
+  (void)get(kBase + 8192, Demand::peermem);
+}
+
+struct Leftovers {
+  std::string failed;
+  bool error = false;
+};
+
+Leftovers fail_call(int cuda_call, int verbs_call) {
+  FakeCuda cuda;
+  FakeVerbs verbs;
+  cuda.add(MemoryKind::plain, kBase, kMiB);
+  cuda.pcie_mapping = verbs.data_direct = true;
+  cuda.fail_at = cuda_call;
+  verbs.fail_at = verbs_call;
+  verbs.error_number = EIO;
+  Leftovers left;
+  try {
+    register_everything(cuda, verbs);
+  } catch (const Error&) {
+    left.error = true;
+  }
+  CHECK(cuda.retained == 0);
+  CHECK(cuda.depth == 0);
+  CHECK(cuda.allocated == 0);
+  CHECK(cuda.allocations_held == 0);
+  CHECK(cuda.open_exports() == 0);
+  CHECK(verbs.live() == 0);
+  CHECK(verbs.violations() == std::vector<std::string>{});
+  left.failed = cuda_call != 0 ? cuda.failed : verbs.failed;
+  return left;
+}
+
+void fail_every_call(bool of_cuda, const std::vector<std::string>& must_fail) {
+  std::vector<std::string> failed;
+  for (int n = 1;; ++n) {
+    CAPTURE(n);
+    const Leftovers left = fail_call(of_cuda ? n : 0, of_cuda ? 0 : n);
+    if (left.failed.empty()) {
+      CHECK(!left.error);
+      break;
+    }
+    failed.push_back(left.failed);
+  }
+  for (const std::string& function : must_fail) {
+    CAPTURE(function);
+    CHECK(std::find(failed.begin(), failed.end(), function) != failed.end());
+  }
+}
+
+TEST_CASE("any CUDA call may fail and nothing is leaked") {
+  fail_every_call(true,
+                  {"init", "primary_context_retain", "context_push", "memory_export_range",
+                   "pointer_get_attributes", "memory_retain_allocation", "pointer_set_attribute"});
+}
+
+TEST_CASE("any verbs call may fail and nothing is leaked") {
+  fail_every_call(false, {"open_device", "alloc_pd", "reg_dmabuf_mr", "mlx5dv_reg_dmabuf_mr",
+                          "reg_mr", "reg_mr_iova2", "get_data_direct_sysfs_path"});
+}
+
 }  // namespace
-}  // namespace zerohop::engine
+}  // namespace zerohop::testing

@@ -3,37 +3,26 @@
 #include <atomic>
 #include <thread>
 
-#include "base/error.hpp"
-#include "base/report.hpp"
 #include "gpu_couple.hpp"
 
 namespace zerohop::testing {
 namespace {
 
 struct Streams : GpuCouple {
+  const Reports told;
   Memory ours = array(left, {50000});
   Memory theirs = array(right, {50000});
   void* writer = cuda.copies.program_stream();
   void* reader = cuda.copies.program_stream();
 
-  engine::TransferPtr write_on(void* stream, const Memory& from, const Memory& to,
-                               std::optional<Notification> notify = {}) const {
-    const RemoteMemory remote = to.remote();
-    const Peer::Pair pair{&from, &remote};
-    return to_right->write({&pair, 1},
-                           {.notify = notify, .require = {}, .timeout = {}, .stream = stream});
+  TransferPtr write_on(void* stream, const Memory& from, const Memory& to,
+                       std::optional<Notification> notify = {}) const {
+    return write(*to_right, from, to.remote(), by("", notify, {}, stream));
   }
-  std::uint64_t value_of(const engine::TransferPtr& wait) const {
+  std::uint64_t value_of(const TransferPtr& wait) const {
     REQUIRE(wait->wait(soon()));
     return wait->result();
   }
-};
-
-std::atomic<int> reports{0};
-struct Reports {
-  ReportSink former = set_report_sink([](std::string_view) noexcept { ++reports; });
-  Reports() { reports = 0; }
-  ~Reports() { set_report_sink(former); }
 };
 
 TEST_CASE_FIXTURE(Streams, "a write begins when its stream gets there, and notifies from there") {
@@ -83,16 +72,14 @@ TEST_CASE_FIXTURE(Streams, "a stream waits for a notification, and returns its v
 }
 
 TEST_CASE_FIXTURE(Streams, "a stream goes on when nothing comes in its time, and says so") {
-  const Reports told;
   const auto waiting = right.wait_notify_on(reader, 9, true, 0.01);
   while (!cuda.copies.run(reader)) std::this_thread::yield();
   CHECK(contains(error_of(waiting),
                  "waited for notification slot 9, which did not come in 0.01 s; it continues"));
-  CHECK(reports == 1);
+  CHECK(Reports::count() == 1);
 }
 
 TEST_CASE_FIXTURE(Streams, "a stream is not left waiting for peers that are gone") {
-  const Reports told;
   const auto waiting = right.wait_notify_on(reader, 9, true, {});
   CHECK_FALSE(cuda.copies.run(reader));
   left.close(soon());
@@ -118,18 +105,17 @@ TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
   FakeCuda cuda;  // without AllGivenBack: not all is freed
   void* reader = cuda.copies.program_stream();
   {
-    engine::Endpoint alone{near("alone", cuda)};
+    engine::Endpoint alone{with_gpu(near("alone"), cuda)};
     const std::uint64_t address = cuda.add_bytes(16);
-    const Memory known =
-        alone.register_memory(Layout::contiguous(address, kByte, std::vector<std::int64_t>{16}),
-                              nullptr, {.writable = true, .device = "cuda:0"});
+    const Memory known = alone.register_memory(Layout::bytes(address, 16), nullptr,
+                                               {.writable = true, .device = "cuda:0"});
     const auto waiting = alone.wait_notify_on(reader, 9, true, {});
     CHECK_FALSE(cuda.copies.run(reader));
     CHECK(cuda.urgent_streams == 1);
     cuda.error = 700;
     cuda.fail_at = cuda.calls + 1;  // of the thread that polls the result
     CHECK(contains(error_of(waiting), "CUDA_ERROR_FAKE"));
-    CHECK(reports == 1);
+    CHECK(Reports::count() == 1);
   }
   for (const Deadline moment = within(0.1); cuda.retained > 0 && !moment.passed();) {
     std::this_thread::yield();
@@ -151,12 +137,8 @@ TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
   finish(by_gpu);
   REQUIRE(cuda.copies.run(reader));
   CHECK(value_of(behind) == 0);
-  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
-  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
-  const RemoteMemory remote = far_host.remote();
-  const Peer::Pair over{&host, &remote};
-  const auto by_device =
-      to_right->write({&over, 1}, {.notify = {}, .require = "host", .timeout = {}});
+  const auto [host, far_host] = host_arrays({100});
+  const auto by_device = write(*to_right, host, far_host.remote(), by("host"));
   const auto next = left.wait_transfer_on(reader, by_device, {});
   while (!cuda.copies.run(reader)) std::this_thread::yield();
   CHECK(value_of(next) == 0);
@@ -164,18 +146,14 @@ TEST_CASE_FIXTURE(Streams, "a stream waits for a transfer, whoever makes it") {
 }
 
 TEST_CASE_FIXTURE(Streams, "a stream that waits for a transfer hears of its failure") {
-  const Reports told;
-  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
-  Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  auto [host, far_host] = host_arrays({100});
   const RemoteMemory remote = far_host.remote();
-  const Peer::Pair over{&host, &remote};
   far_host.close();
-  const auto refused =
-      to_right->write({&over, 1}, {.notify = {}, .require = "host", .timeout = {}});
+  const auto refused = write(*to_right, host, remote, by("host"));
   const auto behind = left.wait_transfer_on(reader, refused, {});
   while (!cuda.copies.run(reader)) std::this_thread::yield();
   CHECK(contains(error_of(behind), "REM_ACCESS_ERR"));
-  CHECK(reports == 1);
+  CHECK(Reports::count() == 1);
 }
 
 TEST_CASE_FIXTURE(Streams, "streams are in no order among each other, but behind other calls") {
@@ -243,37 +221,28 @@ TEST_CASE_FIXTURE(Streams, "streams that cannot be used are refused with the rea
 }
 
 TEST_CASE_FIXTURE(Streams, "on other routes the call waits for the stream") {
-  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
-  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  const auto [host, far_host] = host_arrays({100});
   const auto waiting = left.wait_notify_on(writer, 1, true, {});  // keeps the stream busy
   const RemoteMemory remote = far_host.remote();
-  const Peer::Pair over{&host, &remote};
   for (const char* route : {"p2p", "host"}) {
-    CHECK(contains(message_of<TransferTimeout>([&] {
-                     to_right->write(
-                         {&over, 1},
-                         {.notify = {}, .require = route, .timeout = 0.02, .stream = writer});
-                   }),
+    CHECK(contains(message_of<TransferTimeout>(
+                       [&] { write(*to_right, host, remote, by(route, {}, 0.02, writer)); }),
                    "earlier work in the stream did not end in time"));
   }
   to_left->notify({1, 1});
   while (!cuda.copies.run(writer)) std::this_thread::yield();
-  finish(to_right->write({&over, 1},
-                         {.notify = {}, .require = "host", .timeout = {}, .stream = writer}));
+  finish(write(*to_right, host, remote, by("host", {}, {}, writer)));
   (void)value_of(waiting);
 }
 
 TEST_CASE_FIXTURE(Streams, "where GPUs cannot put notifications the CPU does") {
   cuda.attributes[driver::kCudaSameRegisteredAddress] = 0;
-  engine::Endpoint third{near("third", cuda)};
+  engine::Endpoint third{with_gpu(near("third"), cuda)};
   const auto peer = third.connect(right.address().to_bytes(), soon());
   const Memory own = array(third, {1000});
   put(own, counted(1000, 9));
   const RemoteMemory remote = theirs.slice(std::vector<Index>{Slice{0, 1000}}).remote();
-  const Peer::Pair pair{&own, &remote};
-  const auto written = peer->write(
-      {&pair, 1},
-      {.notify = Notification{8, 8}, .require = "p2p", .timeout = {}, .stream = writer});
+  const auto written = write(*peer, own, remote, by("p2p", Notification{8, 8}, {}, writer));
   REQUIRE(cuda.copies.run(writer));
   finish(written);
   CHECK(right.wait_notify(8, 1, true, soon()).second == 8);

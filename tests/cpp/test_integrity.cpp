@@ -6,7 +6,6 @@
 #include <thread>
 
 #include "base/crc32c.hpp"
-#include "base/error.hpp"
 #include "engine/integrity/checker.hpp"
 #include "engine/path/verbs/matcher.hpp"
 #include "gpu_couple.hpp"
@@ -115,44 +114,17 @@ engine::EndpointOptions checked(engine::EndpointOptions chosen) {
 
 // By p2p between GPUs; by soft0, which copies; and by both Endpoints, where no device reaches a
 // GPU.
-engine::EndpointOptions options_of(const char* name, const FakeCuda& cuda, const std::string& way) {
-  if (way == "p2p") return checked(near(name, cuda));
-  return checked(blind_options(name, cuda, {"soft0"}, way == "staged"));
+engine::EndpointOptions options_of(const char* name, const std::string& way) {
+  if (way == "p2p") return checked(near(name));
+  return checked(way == "copied" ? options(name) : blind(name));
 }
 
-struct CheckedCouple {
+struct CheckedCouple : GpuCouple {
   explicit CheckedCouple(const std::string& way)
-      : left(options_of("left", cuda, way)), right(options_of("right", cuda, way)) {}
-
-  // Work on separate threads uses the driver current at that time: it must not be the next
-  // couple's.
-  struct GivenBack {
-    ~GivenBack() {
-      const Deadline deadline = soon();
-      while (cuda.retained > 0 && !deadline.passed()) std::this_thread::yield();
-    }
-    const FakeCuda& cuda;
-  };
-
-  FakeCuda cuda;
-  GivenBack given_back{cuda};
-  engine::Endpoint left;
-  engine::Endpoint right;
-  std::shared_ptr<Peer> to_right = left.connect(right.address().to_bytes(), soon());
-  std::shared_ptr<Peer> to_left = right.accept(soon());
+      : GpuCouple(options_of("left", way), options_of("right", way)) {}
 
   Memory array(engine::Endpoint& endpoint, std::uint64_t nbytes) {
-    const std::vector<std::int64_t> shape{static_cast<std::int64_t>(nbytes)};
-    Layout layout = Layout::contiguous(0, kByte, shape);
-    layout.address = cuda.copies.allocate(nbytes, std::byte{0xEE});
-    cuda.add(gpu::MemoryKind::plain, layout.address, nbytes);
-    return endpoint.register_memory(layout, nullptr, {.writable = true, .device = "cuda:0"});
-  }
-  void put(const Memory& memory, const Bytes& bytes) {
-    cuda.copies.write(memory.layout().address, bytes);
-  }
-  Bytes get(const Memory& memory) {
-    return cuda.copies.read(memory.layout().address, memory.layout().nbytes());
+    return GpuCouple::array(endpoint, {static_cast<std::int64_t>(nbytes)});
   }
 };
 
@@ -177,8 +149,7 @@ TEST_CASE("arrays of GPUs are compared on every route") {
     both.put(other, bytes);
     const RemoteMemory remote = far.remote();
     const std::vector<Peer::Pair> twice{{&one, &remote}, {&other, &remote}};
-    const std::string text = error_of(
-        both.to_right->write(twice, {.notify = Notification{2, 1}, .require = {}, .timeout = {}}));
+    const std::string text = error_of(both.to_right->write(twice, by("", Notification{2, 1})));
     CHECK(contains(text, "bytes 1048576 to 2097151 have CRC32C"));
     finish(both.to_right->notify({3, 1}));
     CHECK(both.right.wait_notify(3, 1, true, soon()).second == 1);
@@ -212,15 +183,13 @@ struct CheckedStreams : CheckedCouple {
   void* stream() { return cuda.copies.program_stream(); }
   static engine::TransferOptions in(void* stream, std::optional<Notification> notify = {},
                                     const char* route = "") {
-    return {.notify = notify, .require = route, .timeout = 1.0, .stream = stream};
+    return by(route, notify, 1.0, stream);
   }
-  static engine::TransferPtr write_in(void* stream, Peer& peer, const Memory& from,
-                                      const Memory& to, std::optional<Notification> notify = {}) {
-    const RemoteMemory remote = to.remote();
-    const Peer::Pair pair{&from, &remote};
-    return peer.write({&pair, 1}, in(stream, notify));
+  static TransferPtr write_in(void* stream, Peer& peer, const Memory& from, const Memory& to,
+                              std::optional<Notification> notify = {}) {
+    return write(peer, from, to.remote(), in(stream, notify));
   }
-  void run(const std::vector<void*>& streams, const std::vector<engine::TransferPtr>& until) {
+  void run(const std::vector<void*>& streams, const std::vector<TransferPtr>& until) {
     const auto done = [&] {
       return std::ranges::all_of(until, [](const auto& each) { return each->done(); });
     };
@@ -246,9 +215,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "a checked write takes its turn in its stream,
   CHECK_FALSE(cuda.copies.run(work));
   CHECK(get(far) == Bytes(50000, std::byte{0xEE}));
   // The stream's next work changes the array: not before it is compared.
-  const RemoteMemory remote = next.remote();
-  const Peer::Pair pair{&mine, &remote};
-  const auto changed = to_right->read({&pair, 1}, in(work));
+  const auto changed = read(*to_right, mine, next.remote(), in(work));
   finish(to_left->notify({1, 3}));
   run({work}, {waiting, written, changed});
   CHECK(waiting->result() == 3);
@@ -274,7 +241,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "streams that wait for each other's checked wr
   put(one.mine, counted(5000, 1));
   put(other.mine, counted(5000, 2));
   for (std::uint32_t round = 1; round <= 10; ++round) {
-    std::vector<engine::TransferPtr> all;
+    std::vector<TransferPtr> all;
     for (const auto& [here, there] : {std::pair(&one, &other), std::pair(&other, &one)}) {
       all.push_back(here->endpoint.wait_notify_on(here->work, 1, true, {}));
       all.push_back(
@@ -292,20 +259,18 @@ TEST_CASE_FIXTURE(CheckedStreams, "streams that wait for each other's checked wr
 TEST_CASE_FIXTURE(CheckedStreams, "a call that would wait for a stream that waits is refused") {
   void* const work = stream();
   const Memory known = array(left, 16);  // identifies the GPU
-  const Memory host = left.empty(std::vector<std::int64_t>{100}, kByte);
-  const Memory far_host = right.empty(std::vector<std::int64_t>{100}, kByte);
+  const auto [host, far_host] = host_arrays({100});
   const RemoteMemory remote = far_host.remote();
-  const Peer::Pair over{&host, &remote};
   const auto waiting = left.wait_notify_on(work, 4, true, {});
   for (const char* route : {"p2p", "host", ""}) {
     CHECK(contains(
-        message_of<RouteUnavailable>([&] { to_right->write({&over, 1}, in(work, {}, route)); }),
+        message_of<RouteUnavailable>([&] { write(*to_right, host, remote, in(work, {}, route)); }),
         "stream= waits for notification slot 4, and this call would wait for the"));
   }
   finish(to_left->notify({4, 1}));
   run({work}, {waiting});
   for (const char* route : {"p2p", "host"}) {
-    finish(to_right->write({&over, 1}, in(work, Notification{6, 1}, route)));
+    finish(write(*to_right, host, remote, in(work, Notification{6, 1}, route)));
   }
 }
 
@@ -342,8 +307,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "an array of a GPU in many pieces is compared"
   RemoteMemory remote = far.remote();
   remote.layout.shape = Dims{kRows, 8};
   remote.layout.strides = Dims{8, 1};
-  const Peer::Pair pair{&halves, &remote};
-  finish(to_right->write({&pair, 1}, {.notify = {}, .require = "p2p", .timeout = {}}));
+  finish(write(*to_right, halves, remote, by("p2p")));
   Bytes expected;
   const Bytes all = get(whole);
   for (std::int64_t i = 0; i < kRows; ++i) {

@@ -1,16 +1,14 @@
 // Ranges as a profiler receives them: NVTX loads a library that the environment names, and calls
 // it.
 #include <dlfcn.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
 #include "base/nvtx.hpp"
+#include "gpu_couple.hpp"
 #include "nvtx/listener.hpp"
-#include "staged_couple.hpp"
+#include "process.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -39,10 +37,9 @@ std::vector<NvtxRange> heard() {
 TEST_CASE("a transfer is a range with a name, in a domain of its own, from its begin to its end") {
   CHECK(trace::has_nvtx());
   Couple couple;
-  const Memory near = StagedCouple::host_array(couple.left, {1 << 20});
-  const Memory far = StagedCouple::host_array(couple.right, {1 << 20});
+  const auto [near, far] = couple.host_arrays({1 << 20});
   const std::size_t before = heard().size();
-  StagedCouple::finish(write(*couple.to_right, near, far.remote()));
+  finish(write(*couple.to_right, near, far.remote()));
   const std::vector<NvtxRange> all = heard();
   REQUIRE(all.size() == before + 1);
   CHECK(all.back().domain == "zerohop");
@@ -53,16 +50,13 @@ TEST_CASE("a transfer is a range with a name, in a domain of its own, from its b
 
 TEST_CASE("what is still open when the process exits is not ended behind the tool's end") {
   trace::open();
-  const pid_t child = ::fork();
-  if (child == 0) {
+  const int code = in_child([] {
     left_open.begin(*trace::tool(), "left open", 0);
     std::exit(heard().back().name == "left open" ? 0 : 1);
-  }
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) != kCalledTooLate);
-  CHECK(WEXITSTATUS(status) == 0);
+    return 1;
+  });
+  CHECK(code != kCalledTooLate);
+  CHECK(code == 0);
 }
 
 }  // namespace

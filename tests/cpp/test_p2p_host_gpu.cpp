@@ -1,65 +1,13 @@
 // Between host memory in one process and GPU memory in another of the same host: a GPU copies, from
-// and to page-locked memory. On fake CUDA, where copies run only when they are queried.
+// and to page-locked memory. What holds for GPU memory alone, too: test_p2p_gpu.cpp.
 #include <algorithm>
-#include <atomic>
 #include <future>
 #include <thread>
 
-#include "base/error.hpp"
-#include "host_gpu_couple.hpp"
+#include "gpu_couple.hpp"
 
 namespace zerohop::testing {
 namespace {
-
-TEST_CASE_FIXTURE(HostGpuCouple, "a host's array is written to a GPU's, and read from it") {
-  const Memory theirs = array(right, {100000});
-  const Memory ours = plain(left, {100000});
-  const Bytes bytes = counted(100000, 1);
-  fill(ours, bytes);
-  hang(true);
-  const auto written = write(*to_right, ours, theirs.remote());
-  CHECK_FALSE(written->done());
-  CHECK(is_locked(ours));
-  hang(false);
-  finish(written);
-  CHECK(get(theirs) == bytes);
-  CHECK(written->route().kind == "p2p");
-  CHECK(written->route().device == "cuda:0");
-  const Bytes other = counted(100000, 77);
-  put(theirs, other);
-  finish(read(*to_right, ours, theirs.remote()));
-  CHECK(content(ours) == other);
-  CHECK(by_device() == 0);
-  CHECK(why_not(ours, theirs) == written->route().reason);
-  CHECK(written->route().reason ==
-        "both processes are on this host, and cuda:0 copies between page-locked memory of the "
-        "host, over its link to the CPU (PCIe on most machines), and the peer's cuda:0, which is "
-        "the same GPU");
-}
-
-TEST_CASE_FIXTURE(HostGpuCouple, "a GPU's array is written to the host's, and read from it") {
-  const Memory theirs = mapped(right, {100000});
-  const Memory ours = array(left, {100000});
-  const Bytes bytes = counted(100000, 5);
-  put(ours, bytes);
-  hang(true);
-  const auto written = write(*to_right, ours, theirs.remote(), Notification{1, 1});
-  CHECK_FALSE(written->done());
-  CHECK(content(theirs) == Bytes(100000, std::byte{0xEE}));
-  hang(false);
-  CHECK(right.wait_notify(1, 1, true, soon()).second == 1);
-  CHECK(content(theirs) == bytes);
-  finish(written);
-  const Bytes other = counted(100000, 8);
-  fill(theirs, other);
-  finish(read(*to_right, ours, theirs.remote()));
-  CHECK(get(ours) == other);
-  CHECK(by_device() == 0);
-  CHECK(why_not(ours, theirs) == written->route().reason);
-  CHECK(contains(written->route().reason,
-                 "cuda:0 copies between its memory and the peer's in pages of the host that this "
-                 "process has mapped and page-locked"));
-}
 
 // Columns, lists, and pages in both directions.
 struct Shapes : HostGpuCouple {
@@ -82,7 +30,7 @@ struct Shapes : HostGpuCouple {
     }
     std::vector<Peer::Pair> pairs;
     for (std::size_t i = 0; i < 64; ++i) pairs.emplace_back(&local[i], &remote[i]);
-    finish(to_right->write(pairs, kByP2p));
+    finish(to_right->write(pairs, by("p2p")));
   }
   static Bytes reversed(const Bytes& from) {
     Bytes wanted(6400);
@@ -100,59 +48,38 @@ struct Shapes : HostGpuCouple {
     }
     const RemoteMemory remote = to.remote();
     finish(to_right->write_pages(
-        {.local = &from, .remote = &remote, .local_pages = here, .remote_pages = there}, kByP2p));
+        {.local = &from, .remote = &remote, .local_pages = here, .remote_pages = there},
+        by("p2p")));
   }
 };
 
-TEST_CASE_FIXTURE(Shapes, "columns, lists and pages go to a GPU") {
-  const Memory theirs = array(right, {64, 100});
-  const Memory ours = plain(left, {64, 100});
-  const Bytes bytes = counted(6400, 3);
-  fill(ours, bytes);
-  SUBCASE("columns") {
-    finish(write(*to_right, ours.slice(columns(10)), theirs.slice(columns(80)).remote()));
-    CHECK(get(theirs) == with_columns(bytes));
-  }
-  SUBCASE("lists") {
-    write_rows(ours, theirs);
-    CHECK(get(theirs) == reversed(bytes));
-  }
-  SUBCASE("pages") {
-    write_pages(ours, theirs);
-    CHECK(get(theirs) == reversed(bytes));
-  }
-  CHECK(by_device() == 0);
-}
-
-TEST_CASE_FIXTURE(Shapes, "columns, lists and pages go to the host") {
-  const Memory theirs = mapped(right, {64, 100});
-  const Memory ours = array(left, {64, 100});
+TEST_CASE_FIXTURE(Shapes, "columns, lists and pages go to a GPU and to the host") {
+  bool to_gpu = false;
+  SUBCASE("to a GPU") { to_gpu = true; }
+  SUBCASE("to the host") { to_gpu = false; }
+  const Memory theirs = to_gpu ? array(right, {64, 100}) : mapped(right, {64, 100});
+  const Memory ours = to_gpu ? plain(left, {64, 100}) : array(left, {64, 100});
   const Bytes bytes = counted(6400, 3);
   put(ours, bytes);
-  SUBCASE("columns") {
-    finish(write(*to_right, ours.slice(columns(10)), theirs.slice(columns(80)).remote()));
-    CHECK(content(theirs) == with_columns(bytes));
-  }
-  SUBCASE("lists") {
-    write_rows(ours, theirs);
-    CHECK(content(theirs) == reversed(bytes));
-  }
-  SUBCASE("pages") {
-    write_pages(ours, theirs);
-    CHECK(content(theirs) == reversed(bytes));
-  }
+  finish(write(*to_right, ours.slice(columns(10)), theirs.slice(columns(80)).remote()));
+  CHECK(get(theirs) == with_columns(bytes));
+  write_rows(ours, theirs);
+  CHECK(get(theirs) == reversed(bytes));
+  put(theirs, Bytes(6400, std::byte{0xEE}));
+  write_pages(ours, theirs);
+  CHECK(get(theirs) == reversed(bytes));
   CHECK(by_device() == 0);
 }
 
 TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are distinguished") {
   const Memory host = plain(left, {1000});
-  const Memory gpu = array(left, {1000});
-  const Memory far_array = array(right, {1000});
+  const auto [gpu, far_array] = arrays({1000});
   const RemoteMemory far_gpu = far_array.remote();
   const Memory far_mapped = mapped(right, {1000});
   const RemoteMemory far_host = far_mapped.remote();
   const auto refusal = [&](std::vector<Peer::Pair> pairs) {
-    const std::string why = message_of<RouteUnavailable>([&] { to_right->write(pairs, kByP2p); });
+    const std::string why =
+        message_of<RouteUnavailable>([&] { to_right->write(pairs, by("p2p")); });
     const auto served = to_right->write(pairs, {});
     finish(served);
     CHECK(served->route().kind != "p2p");
@@ -160,68 +87,12 @@ TEST_CASE_FIXTURE(HostGpuCouple, "lists of several kinds are distinguished") {
   };
   CHECK(contains(refusal({{&host, &far_gpu}, {&host, &far_host}}),
                  "some of the pairs lie in host memory: move those by a call of their own"));
-  finish(to_right->write(std::vector<Peer::Pair>{{&gpu, &far_gpu}, {&gpu, &far_host}}, kByP2p));
-  finish(to_right->write(std::vector<Peer::Pair>{{&host, &far_gpu}, {&gpu, &far_host}}, kByP2p));
+  finish(to_right->write(std::vector<Peer::Pair>{{&gpu, &far_gpu}, {&gpu, &far_host}}, by("p2p")));
+  finish(to_right->write(std::vector<Peer::Pair>{{&host, &far_gpu}, {&gpu, &far_host}}, by("p2p")));
   cuda.gpus = 2;
   cuda.neighbours = {0, 1};
   const Memory other = array(left, {1000}, true, gpu::MemoryKind::plain, nullptr, 1);
   CHECK(contains(refusal({{&other, &far_host}, {&gpu, &far_host}}), "lie on several GPUs"));
-}
-
-TEST_CASE_FIXTURE(HostGpuCouple, "a notification is seen behind the data, whoever writes it") {
-  const Memory host = plain(left, {50000});
-  const Memory gpu = array(left, {50000});
-  const Memory far_gpu = array(right, {50000});
-  const Memory far_host = mapped(right, {50000});
-  for (unsigned value = 1; value <= 20; ++value) {
-    const Bytes bytes = counted(50000, value);
-    fill(host, bytes);
-    put(gpu, bytes);
-    const auto down = write(*to_right, host, far_gpu.remote());
-    const auto up = write(*to_right, gpu, far_host.remote());
-    engine::TransferPtr last;
-    switch (value % 4) {
-      case 0: last = to_right->notify({3, value}); break;
-      case 1: last = write(*to_right, gpu, far_gpu.remote(), Notification{3, value}); break;
-      case 2: last = write(*to_right, host, far_gpu.remote(), Notification{3, value}); break;
-      default: last = write(*to_right, host, far_host.remote(), Notification{3, value});
-    }
-    CHECK(right.wait_notify(3, 1, true, soon()).second == value);
-    CHECK(get(far_gpu) == bytes);
-    CHECK(content(far_host) == bytes);
-    for (const auto& one : {down, up, last}) finish(one);
-  }
-}
-
-TEST_CASE_FIXTURE(HostGpuCouple, "transfers go in streams, and captured ones are refused") {
-  void* const stream = cuda.copies.program_stream();
-  const Memory host = plain(left, {1000});
-  const Memory gpu = array(left, {1000});
-  const Memory far_gpu = array(right, {1000});
-  const Memory far_host = mapped(right, {1000});
-  const Bytes bytes = counted(1000, 9);
-  fill(host, bytes);
-  put(gpu, bytes);
-  const auto begin = [&](const Memory& from, const Memory& to) {
-    const RemoteMemory remote = to.remote();
-    const Peer::Pair pair{&from, &remote};
-    return to_right->write(
-        {&pair, 1},
-        {.notify = Notification{5, 7}, .require = "p2p", .timeout = {}, .stream = stream});
-  };
-  for (const bool down : {true, false}) {
-    const auto written = down ? begin(host, far_gpu) : begin(gpu, far_host);
-    CHECK_FALSE(written->wait(within(0.05)));
-    CHECK(right.peek_notify(5) == 0);
-    REQUIRE(cuda.copies.run(stream));
-    CHECK(right.peek_notify(5) == 7);  // put by the GPU: nobody has polled
-    CHECK((down ? get(far_gpu) : content(far_host)) == bytes);
-    finish(written);
-    CHECK(right.wait_notify(5, 1, true, soon()).second == 7);
-  }
-  cuda.captured_stream = stream;
-  CHECK(contains(message_of<RouteUnavailable>([&] { begin(host, far_gpu); }), "captured"));
-  CHECK(contains(message_of<RouteUnavailable>([&] { begin(gpu, far_host); }), "captured"));
 }
 
 TEST_CASE_FIXTURE(HostGpuCouple, "plain memory of the peer is left to the device, and says why") {
@@ -234,89 +105,237 @@ TEST_CASE_FIXTURE(HostGpuCouple, "plain memory of the peer is left to the device
   const auto written = write(*to_right, ours, theirs.remote());
   finish(written);
   CHECK(written->route().kind != "p2p");
-  CHECK(content(theirs) == bytes);
+  CHECK(get(theirs) == bytes);
   finish(read(*to_left, theirs, ours.remote()));  // the other direction works
   CHECK(to_left->route(theirs, ours.remote()).kind == "p2p");
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "rights are kept") {
-  const Memory ours = plain(left, {1000});
-  Memory fixed = array(right, {1000}, false);
-  RemoteMemory forged = fixed.remote();
-  forged.access |= engine::kRemoteWrite;
-  CHECK(contains(error_of(write(*to_right, ours, forged)), "REM_ACCESS_ERR"));
-  finish(read(*to_right, ours, fixed.remote()));
-  RemoteMemory wider = fixed.remote();
-  wider.layout.address += 500;
-  CHECK(to_right->route(ours, wider).kind != "p2p");
-  const RemoteMemory remote = fixed.remote();
-  fixed.close();
-  CHECK(contains(error_of(read(*to_right, ours, remote)), "REM_ACCESS_ERR"));
-}
+// --- which pages are locked, for how long, and what happens where they cannot be ---
 
-TEST_CASE_FIXTURE(HostGpuCouple, "close() of the host's memory waits for the GPU of the peer") {
-  const Memory ours = array(left, {1000});
-  Memory theirs = mapped(right, {1000});
-  hang(true);
-  const auto written = write(*to_right, ours, theirs.remote());
-  std::atomic<bool> closed = false;
-  auto closing = std::async(std::launch::async, [&] {
-    theirs.close();
-    closed = true;
-  });
-  while (!theirs.closed()) std::this_thread::yield();
-  for (unsigned i = 1; i < 20; ++i) {
-    finish(to_left->notify({1, i}));
-    CHECK(left.wait_notify(1, 1, true, soon()).second == i);
-  }
-  CHECK_FALSE(closed);
-  hang(false);
-  finish(written);
-  closing.get();
-}
-
-TEST_CASE_FIXTURE(HostGpuCouple, "a peer that leaves ends what a GPU that hangs has to do") {
-  Memory ours = plain(left, {1000});
-  const Memory theirs = array(right, {1000});
-  hang(true);
-  const auto written = write(*to_right, ours, theirs.remote(), Notification{1, 1});
-  auto closing = std::async(std::launch::async, [&] { to_left->close(within(0)); });
-  const std::string lost = error_of(written);
-  CHECK(contains(lost, "is lost"));
-  CHECK(contains(lost, "some of the data may have been written"));
+TEST_CASE_FIXTURE(HostGpuCouple, "whole pages of all the array are locked, until it is closed") {
+  const Memory theirs = array(right, {100});
+  const auto pages = std::make_shared<Pages>(40960);
+  Memory ours = part(left, pages, 5000, {30000});
+  const Memory some = ours.slice(std::vector<Index>{Slice{20000, 20100}});
+  finish(write(*to_right, some, theirs.remote()));
+  const std::map<std::uint64_t, std::uint64_t> wanted{
+      {pages->address() + 4096, pages->address() + 36864}};
+  const auto of_pages = [&] {
+    auto all = cuda.copies.registered();
+    std::erase_if(all, [&](const auto& range) {
+      return range.first < pages->address() || range.first >= pages->address() + pages->nbytes;
+    });
+    return all;
+  };
+  CHECK(of_pages() == wanted);
+  finish(write(*to_right, some, theirs.remote()));
+  CHECK(of_pages() == wanted);
   ours.close();
-  CHECK(is_locked(ours));  // the GPU may still read it
-  hang(false);
-  closing.get();
   CHECK(is_let_go(ours));
 }
 
-TEST_CASE("whatever fails of the first copy, the next ones and notifications go on") {
-  for (const bool down : {true, false}) {
-    for (int call = 1; call <= 24; ++call) {
-      HostGpuCouple couple;
-      const Memory host = HostGpuCouple::plain(couple.left, {3, 1000});
-      const Memory far_host = HostGpuCouple::mapped(couple.right, {3, 1000});
-      const Memory gpu = couple.array(couple.left, {3, 1000});
-      const Memory far_gpu = couple.array(couple.right, {3, 1000});
-      const Memory& ours = down ? host : gpu;
-      const Memory& theirs = down ? far_gpu : far_host;
-      const Bytes bytes = counted(3000, static_cast<unsigned>(call));
-      HostGpuCouple::fill(host, bytes);
-      couple.put(gpu, bytes);
-      couple.cuda.error = 700;
-      couple.cuda.fail_at = couple.cuda.calls + call;
-      try {
-        (void)write(*couple.to_right, ours, theirs.remote())->wait(soon());
-      } catch (const Error&) {  // an error for a transfer on another route
-      }
-      couple.cuda.fail_at = 0;
-      finish(write(*couple.to_right, ours, theirs.remote(), Notification{1, 1}));
-      CHECK(couple.right.wait_notify(1, 1, true, soon()).second == 1);
-      CHECK((down ? couple.get(far_gpu) : HostGpuCouple::content(far_host)) == bytes);
-      finish(couple.to_right->notify({2, 1}));
-    }
+TEST_CASE_FIXTURE(HostGpuCouple, "arrays share pages, and the last one lets them go") {
+  const Memory theirs = array(right, {3000});
+  const auto pages = std::make_shared<Pages>(8192);
+  Memory first = part(left, pages, 100, {3000});
+  Memory second = part(left, pages, 3100, {3000});  // across the end of the first page
+  const Bytes bytes = counted(3000, 6);
+  put(second, bytes);
+  finish(write(*to_right, first, theirs.remote()));
+  finish(write(*to_right, second, theirs.remote()));
+  CHECK(get(theirs) == bytes);
+  CHECK(by_device() == 0);
+  first.close();
+  for (unsigned i = 1; i < 20; ++i) finish(to_right->notify({1, i}));
+  CHECK(is_locked(first));
+  finish(read(*to_right, second, theirs.remote()));
+  second.close();
+  CHECK(is_let_go(first));
+  CHECK(is_let_go(second));
+}
+
+TEST_CASE_FIXTURE(HostGpuCouple, "an array that is registered for each call has its pages again") {
+  const Memory theirs = array(right, {3000});
+  const auto pages = std::make_shared<Pages>(4096);
+  for (unsigned round = 0; round < 50; ++round) {
+    Memory ours = part(left, pages, 0, {3000});
+    const Bytes bytes = counted(3000, round);
+    put(ours, bytes);
+    finish(write(*to_right, ours, theirs.remote(), by("p2p")));
+    CHECK(get(theirs) == bytes);
+    ours.close();
   }
+}
+
+TEST_CASE_FIXTURE(HostGpuCouple, "the peer's pages are released once it has closed them") {
+  const Memory ours = array(left, {1000});
+  Memory theirs = mapped(right, {1000});
+  const auto before = cuda.copies.registered().size();
+  finish(write(*to_right, ours, theirs.remote()));
+  CHECK(cuda.copies.registered().size() == before + 1);
+  theirs.close();
+  const Deadline end = soon();
+  while (cuda.copies.registered().size() > before && !end.passed()) std::this_thread::yield();
+  CHECK(cuda.copies.registered().size() == before);
+}
+
+TEST_CASE_FIXTURE(HostGpuCouple, "what cannot be locked is left to the device, which says why") {
+  const Memory host = plain(left, {1000});
+  const Memory far_host = mapped(right, {1000});
+  const auto [gpu, far_gpu] = arrays({1000});
+  const auto check = [&](const Memory& ours, const Memory& theirs) {
+    cuda.error = 304;
+    cuda.refuses_registration = true;
+    const std::string reason = why_not(ours, theirs);
+    CHECK(contains(reason,
+                   "not by p2p, because the host's memory cannot be page-locked for "
+                   "cuda:0: cuMemHostRegister of 4096 bytes of the host"));
+    CHECK(contains(reason, "(304)"));
+    const RemoteMemory remote = theirs.remote();
+    CHECK(contains(message_of<RouteUnavailable>([&] { write(*to_right, ours, remote, by("p2p")); }),
+                   "cannot be page-locked"));
+    const int calls = cuda.registrations;
+    const auto written = write(*to_right, ours, remote);
+    CHECK(written->route().kind != "p2p");
+    finish(written);
+    CHECK(cuda.registrations == calls);  // not retried each time
+    cuda.refuses_registration = false;
+  };
+  const Bytes bytes = counted(1000, 4);
+  put(host, bytes);
+  put(gpu, bytes);
+  check(host, far_gpu);
+  CHECK(get(far_gpu) == bytes);
+  check(gpu, far_host);
+  CHECK(get(far_host) == bytes);
+}
+
+TEST_CASE_FIXTURE(HostGpuCouple, "pages that are mapped read-only are locked to be read") {
+  const Memory theirs = array(right, {1000});
+  const auto pages = std::make_shared<Pages>(4096);
+  cuda.copies.make_read_only(pages->address(), pages->nbytes);
+  const Bytes bytes = counted(1000, 12);
+  std::ranges::copy(bytes, pages->data);
+  const Memory fixed = part(left, pages, 0, {1000}, false);
+  const auto written = write(*to_right, fixed, theirs.remote());
+  finish(written);
+  CHECK(written->route().kind == "p2p");
+  CHECK(get(theirs) == bytes);
+  CHECK(contains(
+      message_of<std::invalid_argument>([&] { (void)read(*to_right, fixed, theirs.remote()); }),
+      "read-only array"));
+  const Memory other = part(left, pages, 2000, {1000});  // claims to be writable
+  CHECK(contains(why_not(other, theirs), "its pages are page-locked to be read only"));
+}
+
+TEST_CASE_FIXTURE(HostGpuCouple, "what the program has locked is used as it is") {
+  const Memory theirs = array(right, {6000});
+  const auto pages = std::make_shared<Pages>(8192);
+  const Memory ours = part(left, pages, 0, {6000});
+  const Bytes bytes = counted(6000, 3);
+  put(ours, bytes);
+  REQUIRE(cuda.copies.register_pages(pages->data, 8192) == 0);
+  cuda.add(gpu::MemoryKind::pinned, pages->address(), 8192);
+  SUBCASE("and stays the program's to unlock") {
+    const int calls = cuda.registrations;
+    const auto written = write(*to_right, ours, theirs.remote());
+    finish(written);
+    CHECK(written->route().kind == "p2p");
+    CHECK(get(theirs) == bytes);
+    CHECK(cuda.registrations == calls);
+    REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
+    cuda.remove(pages->address());
+    finish(write(*to_right, ours, theirs.remote()));
+    CHECK(cuda.registrations == calls + 1);
+    CHECK(is_locked(ours));
+  }
+  SUBCASE("also where the driver does not say how far it reaches") {
+    cuda.find(pages->address())->range = {};
+    const auto written = write(*to_right, ours, theirs.remote());
+    finish(written);
+    CHECK(written->route().kind == "p2p");
+    CHECK(get(theirs) == bytes);
+    REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
+  }
+  SUBCASE("but not where GPUs have another address for it") {
+    cuda.find(pages->address())->shift_on_gpu = 1 << 20;
+    CHECK(contains(why_not(ours, theirs), "write-combined memory?"));
+    finish(write(*to_right, ours, theirs.remote()));
+    CHECK(get(theirs) == bytes);
+    REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
+  }
+  SUBCASE("but not where it is only a part") {
+    REQUIRE(cuda.copies.unregister_pages(pages->data) == 0);
+    REQUIRE(cuda.copies.register_pages(pages->data + 4096, 4096) == 0);
+    cuda.remove(pages->address());
+    cuda.add(gpu::MemoryKind::pinned, pages->address() + 4096, 4096);
+    CHECK(contains(why_not(ours, theirs), "the program has page-locked a part of those pages"));
+    finish(write(*to_right, ours, theirs.remote()));
+    CHECK(get(theirs) == bytes);
+    REQUIRE(cuda.copies.unregister_pages(pages->data + 4096) == 0);
+  }
+}
+
+// --- which GPU copies ---
+
+struct Choice : HostGpuCouple {
+  Choice() {
+    cuda.gpus = 2;
+    cuda.neighbours = {0, 1};
+  }
+  Memory far(int gpu) { return array(right, {1000}, true, gpu::MemoryKind::plain, nullptr, gpu); }
+  Memory ours = plain(left, {1000});
+};
+
+TEST_CASE_FIXTURE(Choice, "a host's array is copied by the very GPU that the other one lies on") {
+  const Memory theirs = far(1);
+  RemoteMemory remote = theirs.remote();
+  remote.device = "cuda:5";  // as another process counts, with other CUDA_VISIBLE_DEVICES
+  const engine::Route route = to_right->route(ours, remote);
+  CHECK(route.device == "cuda:1");
+  CHECK(contains(route.reason, "the peer's cuda:5, which is the same GPU"));
+  CHECK_FALSE(route.gpus);
+  const auto written = write(*to_right, ours, remote);
+  finish(written);
+  CHECK(written->route().device == "cuda:1");
+}
+
+TEST_CASE_FIXTURE(Choice, "a GPU that is not seen here is reached by the first that can") {
+  // By descriptor: within one process an address would suffice.
+  const Memory theirs = right.empty(std::vector<std::int64_t>{1000}, kByte, "cuda:1");
+  cuda.gpus = 1;
+  const engine::Route route = to_right->route(ours, theirs.remote());
+  CHECK(route.device == "cuda:0");
+  CHECK(contains(route.reason, "which this process has mapped but does not see"));
+  const auto written = write(*to_right, ours, theirs.remote());
+  finish(written);
+  CHECK(written->route().device == "cuda:0");
+}
+
+TEST_CASE_FIXTURE(Choice, "in a stream it is the GPU of the stream") {
+  void* const stream = cuda.copies.program_stream();  // of cuda:0
+  const Memory theirs = far(1);
+  const auto written = write(*to_right, ours, theirs.remote(), by("", {}, {}, stream));
+  CHECK(written->route().device == "cuda:0");
+  CHECK(contains(written->route().reason, "and the peer's cuda:1"));
+  REQUIRE(cuda.copies.run(stream));
+  finish(written);
+}
+
+TEST_CASE_FIXTURE(Choice, "a process without a GPU leaves it to the device") {
+  const Memory theirs = far(0);
+  cuda.gpus = 0;
+  CHECK(contains(why_not(ours, theirs), "this process has no GPU that could copy: the driver"));
+  const int calls = cuda.calls;
+  finish(write(*to_right, ours, theirs.remote()));
+  CHECK(cuda.calls - calls < 50);
+}
+
+TEST_CASE_FIXTURE(Choice, "a GPU with other addresses for the host's memory does not copy it") {
+  cuda.attributes[driver::kCudaSameRegisteredAddress] = 0;
+  const Memory theirs = far(0);
+  CHECK(contains(why_not(ours, theirs), "has other addresses for host memory"));
+  finish(write(*to_right, ours, theirs.remote()));
 }
 
 }  // namespace

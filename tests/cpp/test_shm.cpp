@@ -1,63 +1,213 @@
-// The local server: who is admitted, what they receive, and how copies reach another process's
-// memory.
+// The local server: who is admitted, what they receive, and what happens to memory when either of
+// two processes ends, or is stopped, in mid-copy.
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <cstring>
 
 #include "base/error.hpp"
-#include "guest.hpp"
+#include "house.hpp"
+#include "process.hpp"
 
-using namespace zerohop;
-using namespace zerohop::shm;
-using namespace zerohop::testing;
+namespace zerohop::testing {
+namespace {
 
-TEST_CASE("bytes are written and read, whatever the memory and however scattered") {
+using namespace shm;
+
+// --- two processes ---
+
+constexpr std::uint64_t kNbytes = std::uint64_t{32} << 20;
+
+// What the owner of a room sends to a client.
+struct Directions {
+  char name[64];
+  Token token;
+  std::uint64_t key;
+  std::uint64_t address;
+};
+
+class Pipe {
+ public:
+  Pipe() { REQUIRE(::pipe(ends_) == 0); }
+  ~Pipe() {
+    ::close(ends_[0]);
+    ::close(ends_[1]);
+  }
+  template <typename T>
+  void put(const T& value) {
+    if (::write(ends_[1], &value, sizeof value) != sizeof value) std::abort();
+  }
+  template <typename T>
+  T get() {
+    T value;
+    if (::read(ends_[0], &value, sizeof value) != sizeof value) std::abort();
+    return value;
+  }
+
+ private:
+  int ends_[2];
+};
+
+template <typename Body>
+pid_t start(Body body) {
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    body();
+    ::_exit(0);
+  }
+  return child;
+}
+
+void kill_and_wait(pid_t child) {
+  ::kill(child, SIGKILL);
+  CHECK(exit_code(child) == 128 + SIGKILL);
+}
+
+Directions directions_to(House& house, Room& room) {
+  Directions directions{};
+  std::strncpy(directions.name, house.local_server.name().c_str(), sizeof directions.name - 1);
+  directions.token = house.local_server.invite();
+  directions.key = room.exposure->key();
+  directions.address = room.address();
+  return directions;
+}
+
+// A process with a room, which sends the way in and then waits to be ended.
+void own(Pipe& pipe, bool has_pages) {
   House house;
-  const auto session = house.session();
-  for (const bool has_pages : {true, false}) {
-    CAPTURE(has_pages);
-    Room room(house, 1 << 20, has_pages);
-    const auto mapping = session->open(room.exposure->key(), 0, soon()).mapping;
-    REQUIRE(mapping);
-    CHECK((mapping->pages != nullptr) == has_pages);
-    auto source = pattern(1 << 20);
-    const auto written =
-        copy(*session, *mapping, Direction::write, source.data(), room.address(), source.size());
-    CHECK(written.outcome == Copied::all);
-    CHECK(written.nbytes == source.size());
-    CHECK(std::memcmp(room.data(), source.data(), source.size()) == 0);
+  Room room(house, kNbytes, has_pages);
+  pipe.put(directions_to(house, room));
+  for (;;) ::pause();
+}
 
-    // 3 of every 8 bytes, 1000 times: one run each.
-    const std::array<std::int64_t, 2> shape{1000, 3};
-    Layout theirs =
-        Layout::contiguous(room.address(), DType{.code = kDTypeUInt, .bits = 8, .lanes = 1}, shape);
-    theirs.strides[0] = 8;
-    std::vector<std::byte> packed(3000);
-    const Layout ours =
-        Layout::contiguous(reinterpret_cast<std::uintptr_t>(packed.data()), theirs.dtype, shape);
-    const auto read = copy(*session, *mapping, Direction::read, ours, theirs);
-    CHECK(read.outcome == Copied::all);
-    CHECK(read.nbytes == packed.size());
-    for (std::size_t i = 0; i < packed.size(); ++i) {
-      REQUIRE(packed[i] == source[i / 3 * 8 + i % 3]);
-    }
+// A process that fills the room it is given with `value`, repeatedly.
+void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
+  const auto to = told.get<Directions>();
+  const auto session = enter(to.name, to.token);
+  const auto mapping = session->open(to.key, 0, soon()).mapping;
+  std::vector<std::byte> source(kNbytes, value);
+  for (bool first = true;; first = false) {
+    const auto result =
+        copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes);
+    if (first) tells.put(result.outcome);
+    if (result.outcome != Copied::all) break;
   }
 }
 
-TEST_CASE("the board is shared, and the bell rings") {
-  House house;
-  const auto session = house.session();
-  const auto outcome = session->at_board([](std::byte* board) { board[7] = std::byte{42}; });
-  CHECK(outcome == Copied::all);
-  CHECK(house.board.data()[7] == std::byte{42});
-  session->ring();
-  CHECK(await_copies([&] { return house.rung.load() == 1; }, soon()));
+bool is_all(const std::byte* bytes, std::byte value) {
+  return std::all_of(bytes, bytes + kNbytes, [=](std::byte byte) { return byte == value; });
 }
+
+TEST_CASE("the memory of an owner that was killed is no other process's") {
+  for (const bool has_pages : {true, false}) {
+    CAPTURE(has_pages);
+    Pipe pipe;
+    const pid_t owner = start([&] { own(pipe, has_pages); });
+    const auto to = pipe.get<Directions>();
+    const auto session = enter(to.name, to.token);
+    const auto mapping = session->open(to.key, 0, soon()).mapping;
+    REQUIRE(mapping);
+    std::vector<std::byte> source(kNbytes, std::byte{5});
+    CHECK(copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes).outcome ==
+          Copied::all);
+    kill_and_wait(owner);
+    const auto after =
+        copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes);
+    // Mapped pages live as long as the mapping; memory of a process ends with it.
+    CHECK(after.outcome == (has_pages ? Copied::all : Copied::gone));
+    CHECK_THROWS_AS(session->open(to.key + 1, 0, soon()).mapping, RouteUnavailable);
+  }
+}
+
+TEST_CASE("an owner killed in mid-copy is noticed") {
+  Pipe pipe;
+  const pid_t owner = start([&] { own(pipe, /*has_pages=*/false); });
+  const auto to = pipe.get<Directions>();
+  const auto session = enter(to.name, to.token);
+  const auto mapping = session->open(to.key, 0, soon()).mapping;
+  std::vector<std::byte> source(kNbytes, std::byte{5});
+  std::atomic<int> copies{0};
+  Copied last = Copied::all;
+  std::thread writer([&] {
+    while (last == Copied::all) {
+      last = copy(*session, *mapping, Direction::write, source.data(), to.address, kNbytes).outcome;
+      copies.fetch_add(1);
+    }
+  });
+  while (copies.load() < 3) std::this_thread::yield();
+  kill_and_wait(owner);
+  writer.join();
+  const bool ended = last == Copied::gone || last == Copied::unmapped;
+  CHECK(ended);
+}
+
+TEST_CASE("closing waits for the running copy, and nothing is written afterwards") {
+  House house;
+  Room room(house, kNbytes);
+  Pipe told;
+  Pipe tells;
+  const Directions way = directions_to(house, room);
+  const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
+  told.put(way);
+  REQUIRE(tells.get<Copied>() == Copied::all);
+  const GenerationEntry entry = room.exposure->entry();
+  room.exposure.reset();
+  CHECK(house.exposures->settle(entry, soon()));
+  std::fill(room.data(), room.data() + kNbytes, std::byte{0});
+  CHECK(exit_code(writer) == 0);  // it noticed
+  CHECK(is_all(room.data(), std::byte{0}));
+}
+
+TEST_CASE(
+    "a client that was stopped in mid-copy writes nothing after it was dismissed and goes on") {
+  House house;
+  Room room(house, kNbytes);
+  Pipe told;
+  Pipe tells;
+  const Directions way = directions_to(house, room);
+  const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
+  told.put(way);
+  REQUIRE(tells.get<Copied>() == Copied::all);
+  ::kill(writer, SIGSTOP);
+  int status = 0;
+  REQUIRE(::waitpid(writer, &status, WUNTRACED) == writer);
+  const auto client = house.local_server.dismiss(way.token);
+  REQUIRE(client);
+  ::kill(writer, SIGCONT);
+  // The piece that it had claimed may still arrive; then it notices.
+  CHECK(await_copies([&] { return !client->at_work(); }, soon()));
+  std::fill(room.data(), room.data() + kNbytes, std::byte{0});
+  CHECK(exit_code(writer) == 0);
+  CHECK(is_all(room.data(), std::byte{0}));
+}
+
+TEST_CASE("closing does not wait for a client that was killed in mid-copy") {
+  for (int round = 0; round < 5; ++round) {
+    House house;
+    Room room(house, kNbytes);
+    Pipe told;
+    Pipe tells;
+    const Directions way = directions_to(house, room);
+    const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
+    told.put(way);
+    REQUIRE(tells.get<Copied>() == Copied::all);
+    kill_and_wait(writer);
+    const GenerationEntry entry = room.exposure->entry();
+    room.exposure.reset();
+    CHECK(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0))));
+    std::fill(room.data(), room.data() + kNbytes, std::byte{0});
+    CHECK(is_all(room.data(), std::byte{0}));
+  }
+}
+
+// --- one process ---
 
 TEST_CASE(
     "a token opens the local server to one session at a time, and not after it was withdrawn") {
@@ -78,15 +228,6 @@ TEST_CASE("nobody is there") {
   CHECK_THROWS_WITH_AS(enter("zerohop-nobody", Token{}),
                        "it is on another host, or in a network namespace (container) of its own",
                        RouteUnavailable);
-}
-
-TEST_CASE("a dismissed client receives nothing any more") {
-  House house;
-  Room room(house, 4096);
-  const Token token = house.local_server.invite();
-  const auto session = enter(house.local_server.name(), token);
-  house.local_server.dismiss(token);
-  CHECK_THROWS_AS(session->open(room.exposure->key(), 0, soon()).mapping, RouteUnavailable);
 }
 
 TEST_CASE("only keys open memory, and only while its exposure lives") {
@@ -249,3 +390,6 @@ TEST_CASE("a client looks at what has ended, and at nothing else that it has ope
   CHECK(session->forget_ended() == 1);
   CHECK(mappings.back().expired());
 }
+
+}  // namespace
+}  // namespace zerohop::testing

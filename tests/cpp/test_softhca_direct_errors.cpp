@@ -1,6 +1,5 @@
 // Errors on direct queue pairs of soft0, and the completion entries that report them.
 #include <doctest/doctest.h>
-#include <poll.h>
 
 #include <random>
 
@@ -9,16 +8,6 @@
 using namespace zerohop::testing;
 
 namespace {
-
-ibv_event_type next_event(Side& side) {
-  pollfd watched{side.context->async_fd, POLLIN, 0};
-  const auto most = std::chrono::milliseconds(kPatience).count();
-  REQUIRE(::poll(&watched, 1, static_cast<int>(most)) == 1);
-  ibv_async_event event{};
-  REQUIRE(soft().get_async_event(side.context, &event) == 0);
-  soft().ack_async_event(&event);
-  return event.event_type;
-}
 
 // Posts a good entry, the bad one and another good one with one doorbell.
 void expect_refused(DirectPair& pair, const Entry& bad, unsigned syndrome) {
@@ -129,7 +118,7 @@ TEST_CASE("a doorbell counts, not the record; and not that of another queue pair
   const std::uint32_t index = pair.a.sends.write(pair.a.write_to(pair.b, 0, 0, 64));
   std::atomic_ref(pair.a.sends.qp.dbrec[MLX5_SND_DBR]).store(htobe32(1));
   auto& bell = *static_cast<std::uint64_t*>(pair.a.sends.qp.bf.reg);
-  const auto is_answered = [&] { return std::atomic_ref(bell).load() == 0; };
+  const auto is_answered = [&] { return pair.a.sends.answered(); };
   std::atomic_ref(bell).store(std::uint64_t{htobe32((pair.a.sends.qp_number ^ 1) << 8)} << 32 | 1);
   CHECK(eventually(is_answered));
   CHECK(!pair.a.completions.poll());
@@ -144,8 +133,8 @@ TEST_CASE("a completion queue that nobody empties overruns, with events") {
   DirectPair pair({.completions = 4});
   for (int i = 0; i < 6; ++i) pair.a.sends.write(pair.a.write_to(pair.b, 0, 0, 8));
   pair.a.sends.ring();
-  CHECK(next_event(pair.a.side) == IBV_EVENT_CQ_ERR);
-  CHECK(next_event(pair.a.side) == IBV_EVENT_QP_FATAL);
+  CHECK(pair.a.side.next_event() == IBV_EVENT_CQ_ERR);
+  CHECK(pair.a.side.next_event() == IBV_EVENT_QP_FATAL);
   CHECK(pair.a.side.state() == IBV_QPS_ERR);
   for (std::uint32_t i = 0; i < 4; ++i) pair.a.expect(i);
   CHECK(!pair.a.completions.poll());
@@ -155,7 +144,7 @@ TEST_CASE("a completion queue whose reader lies about what it took overruns") {
   DirectPair pair({.completions = 4});
   std::atomic_ref(pair.a.completions.cq.dbrec[0]).store(htobe32(77));
   pair.a.sends.post(pair.a.write_to(pair.b, 0, 0, 8));
-  CHECK(next_event(pair.a.side) == IBV_EVENT_CQ_ERR);
+  CHECK(pair.a.side.next_event() == IBV_EVENT_CQ_ERR);
 }
 
 TEST_CASE("entries in progress are flushed when the queue pair goes to the error state") {
@@ -164,9 +153,7 @@ TEST_CASE("entries in progress are flushed when the queue pair goes to the error
   entry.remote(pair.b.at(0), pair.b.mr->rkey).pointer(pair.a.side.sge(0, 8));
   for (int i = 0; i < 4; ++i) pair.a.sends.write(entry);  // no receive: they stay outstanding
   pair.a.sends.ring();
-  const auto& bell = *static_cast<std::uint64_t*>(pair.a.sends.qp.bf.reg);
-  REQUIRE(
-      eventually([&] { return std::atomic_ref(const_cast<std::uint64_t&>(bell)).load() == 0; }));
+  REQUIRE(eventually([&] { return pair.a.sends.answered(); }));
   REQUIRE(pair.a.side.try_state(IBV_QPS_ERR) == 0);
   for (std::uint32_t i = 0; i < 4; ++i) pair.a.expect_error(i, MLX5_CQE_SYNDROME_WR_FLUSH_ERR);
   CHECK(!pair.a.completions.poll());
@@ -242,11 +229,7 @@ TEST_CASE("random bytes as entries break nothing") {
       a.sends.posted += static_cast<std::uint32_t>(bytes.size() / kBlock);
     }
     a.sends.ring(any(50) == 0 ? static_cast<std::uint32_t>(random()) : a.sends.posted);
-    const auto& bell = *static_cast<std::uint64_t*>(a.sends.qp.bf.reg);
-    REQUIRE(eventually([&] {
-      std::this_thread::yield();
-      return std::atomic_ref(const_cast<std::uint64_t&>(bell)).load() == 0;
-    }));
+    REQUIRE(eventually([&] { return a.sends.answered(); }));
     while (a.completions.poll()) ++told;
     REQUIRE(a.side.try_state(IBV_QPS_RESET) == 0);
     REQUIRE(b.try_state(IBV_QPS_RESET) == 0);

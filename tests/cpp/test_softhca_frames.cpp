@@ -16,10 +16,7 @@ namespace {
 void expect_fatal(Stage& stage, UniqueFd& fd) {
   CHECK(is_closed(fd));
   CHECK(eventually([&] { return stage.side.state() == IBV_QPS_ERR; }));
-  ibv_async_event event;
-  REQUIRE(soft().get_async_event(stage.side.context, &event) == 0);
-  soft().ack_async_event(&event);
-  CHECK(event.event_type == IBV_EVENT_QP_FATAL);
+  CHECK(stage.side.next_event() == IBV_EVENT_QP_FATAL);
 }
 
 constexpr std::uint32_t kSealed = 600;  // bytes of payload
@@ -47,117 +44,93 @@ std::vector<std::byte> sealed_write(Stage& stage, std::uint32_t number, std::uin
 }  // namespace
 
 TEST_CASE("frames that no correct peer sends are fatal") {
-  const auto fatal = [](auto compose) {
+  struct Case {
+    const char* name;
+    void (*compose)(Frame&);
+  };
+  const Case cases[] = {
+      {"control section too short", [](Frame& frame) { frame.prefix.control_bytes = 15; }},
+      {"control section too long",
+       [](Frame& frame) { frame.prefix.control_bytes = wire::kMaxControl + 1; }},
+      {"more packets than allowed",
+       [](Frame& frame) { frame.prefix.packets = wire::kMaxPackets + 1; }},
+      {"unknown flags", [](Frame& frame) { frame.prefix.flags = 4; }},
+      {"a checked frame without a check",
+       [](Frame& frame) { frame.prefix.flags = wire::kChecked; }},
+      {"more payload than a checked frame may have",
+       [](Frame& frame) {
+         frame.prefix.flags = wire::kChecked;
+         const wire::Check check{
+             .number = 0, .payload_bytes = wire::kCheckedPayload + 1, .crc = 0, .zero = 0};
+         frame.add(check);
+       }},
+      {"padding in use", [](Frame& frame) { frame.prefix.zero[1] = 1; }},
+      {"fewer packets than announced", [](Frame& frame) { frame.prefix.packets = 1; }},
+      {"bytes behind the last packet", [](Frame& frame) { frame.add("12345678", 8); }},
+      {"unknown operation", [](Frame& frame) { frame.add(packet_of(static_cast<wire::Op>(10))); }},
+      {"operation zero", [](Frame& frame) { frame.add(packet_of(static_cast<wire::Op>(0))); }},
+      {"an acknowledgement of what was never sent",
+       [](Frame& frame) { frame.prefix.acknowledged = 1; }},
+      {"an acknowledgement that goes back",
+       [](Frame& frame) { frame.prefix.acknowledged = 0xffffffff; }},
+      {"requests out of order",
+       [](Frame& frame) {
+         frame.prefix.first_request = 1;
+         frame.add(packet_of(wire::Op::write));
+       }},
+      {"a restart that nobody asked for",
+       [](Frame& frame) {
+         frame.prefix.flags = wire::kRestart;
+         frame.add(packet_of(wire::Op::write));
+       }},
+      {"a response without a request",
+       [](Frame& frame) { frame.add(packet_of(wire::Op::read_response)); }},
+      {"an atomic response without a request",
+       [](Frame& frame) { frame.add(packet_of(wire::Op::atomic_response)); }},
+      {"not ready without a request",
+       [](Frame& frame) { frame.add(packet_of(wire::Op::not_ready)); }},
+      {"a refusal without a request",
+       [](Frame& frame) { frame.add(packet_of(wire::Op::refused)); }},
+      {"inline payload on an operation that has none",
+       [](Frame& frame) {
+         wire::Packet packet = packet_of(wire::Op::read);
+         packet.flags = wire::kInline;
+         frame.add(packet);
+       }},
+      {"inline payload that is too long",
+       [](Frame& frame) {
+         wire::Packet packet = packet_of(wire::Op::write);
+         packet.flags = wire::kInline;
+         packet.nbytes = wire::kInlineBytes + 1;
+         frame.add(packet);
+         std::byte payload[wire::kInlineBytes + 8] = {};
+         frame.add(payload, sizeof payload);
+       }},
+      {"inline payload beyond the control section",
+       [](Frame& frame) {
+         wire::Packet packet = packet_of(wire::Op::write);
+         packet.flags = wire::kInline;
+         packet.nbytes = 64;
+         frame.add(packet);
+         frame.add("12345678", 8);
+       }},
+      {"an atomic without operands",
+       [](Frame& frame) { frame.add(packet_of(wire::Op::fetch_add)); }},
+      {"a segment that is too long",
+       [](Frame& frame) {
+         wire::Packet packet = packet_of(wire::Op::write);
+         packet.nbytes = wire::kSegmentBytes + 1;
+         frame.add(packet);
+       }},
+  };
+  for (const auto& [name, compose] : cases) {
+    CAPTURE(std::string(name));
     Stage stage;
     UniqueFd fd = stage.enter();
     Frame frame;
-    compose(frame, stage);
+    compose(frame);
     frame.send(fd);
     expect_fatal(stage, fd);
-  };
-  SUBCASE("control section too short") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.control_bytes = 15; });
-  }
-  SUBCASE("control section too long") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.control_bytes = wire::kMaxControl + 1; });
-  }
-  SUBCASE("more packets than allowed") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.packets = wire::kMaxPackets + 1; });
-  }
-  SUBCASE("unknown flags") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.flags = 4; });
-  }
-  SUBCASE("a checked frame without a check") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.flags = wire::kChecked; });
-  }
-  SUBCASE("more payload than a checked frame may have") {
-    fatal([](Frame& frame, Stage&) {
-      frame.prefix.flags = wire::kChecked;
-      const wire::Check check{
-          .number = 0, .payload_bytes = wire::kCheckedPayload + 1, .crc = 0, .zero = 0};
-      frame.add(check);
-    });
-  }
-  SUBCASE("padding in use") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.zero[1] = 1; });
-  }
-  SUBCASE("fewer packets than announced") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.packets = 1; });
-  }
-  SUBCASE("bytes behind the last packet") {
-    fatal([](Frame& frame, Stage&) { frame.add("12345678", 8); });
-  }
-  SUBCASE("unknown operation") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(static_cast<wire::Op>(10))); });
-  }
-  SUBCASE("operation zero") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(static_cast<wire::Op>(0))); });
-  }
-  SUBCASE("an acknowledgement of what was never sent") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.acknowledged = 1; });
-  }
-  SUBCASE("an acknowledgement that goes back") {
-    fatal([](Frame& frame, Stage&) { frame.prefix.acknowledged = 0xffffffff; });
-  }
-  SUBCASE("requests out of order") {
-    fatal([](Frame& frame, Stage&) {
-      frame.prefix.first_request = 1;
-      frame.add(packet_of(wire::Op::write));
-    });
-  }
-  SUBCASE("a restart that nobody asked for") {
-    fatal([](Frame& frame, Stage&) {
-      frame.prefix.flags = wire::kRestart;
-      frame.add(packet_of(wire::Op::write));
-    });
-  }
-  SUBCASE("a response without a request") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(wire::Op::read_response)); });
-  }
-  SUBCASE("an atomic response without a request") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(wire::Op::atomic_response)); });
-  }
-  SUBCASE("not ready without a request") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(wire::Op::not_ready)); });
-  }
-  SUBCASE("a refusal without a request") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(wire::Op::refused)); });
-  }
-  SUBCASE("inline payload on an operation that has none") {
-    fatal([](Frame& frame, Stage&) {
-      wire::Packet packet = packet_of(wire::Op::read);
-      packet.flags = wire::kInline;
-      frame.add(packet);
-    });
-  }
-  SUBCASE("inline payload that is too long") {
-    fatal([](Frame& frame, Stage&) {
-      wire::Packet packet = packet_of(wire::Op::write);
-      packet.flags = wire::kInline;
-      packet.nbytes = wire::kInlineBytes + 1;
-      frame.add(packet);
-      std::byte payload[wire::kInlineBytes + 8] = {};
-      frame.add(payload, sizeof payload);
-    });
-  }
-  SUBCASE("inline payload beyond the control section") {
-    fatal([](Frame& frame, Stage&) {
-      wire::Packet packet = packet_of(wire::Op::write);
-      packet.flags = wire::kInline;
-      packet.nbytes = 64;
-      frame.add(packet);
-      frame.add("12345678", 8);
-    });
-  }
-  SUBCASE("an atomic without operands") {
-    fatal([](Frame& frame, Stage&) { frame.add(packet_of(wire::Op::fetch_add)); });
-  }
-  SUBCASE("a segment that is too long") {
-    fatal([](Frame& frame, Stage&) {
-      wire::Packet packet = packet_of(wire::Op::write);
-      packet.nbytes = wire::kSegmentBytes + 1;
-      frame.add(packet);
-    });
   }
 }
 
@@ -194,7 +167,14 @@ TEST_CASE("of checked frames only the next one counts") {
 }
 
 TEST_CASE("responses that do not fit their request are fatal") {
-  const auto fatal = [](auto compose) {
+  const std::pair<const char*, void (*)(wire::Packet&)> cases[] = {
+      {"too short", [](wire::Packet& packet) { packet.nbytes = 63; }},
+      {"too long", [](wire::Packet& packet) { packet.nbytes = 65; }},
+      {"of another request", [](wire::Packet& packet) { packet.sequence = 1; }},
+      {"of another kind", [](wire::Packet& packet) { packet.op = wire::Op::atomic_response; }},
+  };
+  for (const auto& [name, compose] : cases) {
+    CAPTURE(std::string(name));
     Stage stage;
     UniqueFd fd = stage.enter();
     REQUIRE(stage.side.post_rdma(IBV_WR_RDMA_READ, 7, stage.side.sge(0, 64), 0, 0) == 0);
@@ -210,18 +190,6 @@ TEST_CASE("responses that do not fit their request are fatal") {
     CHECK(done.wr_id == 7);
     CHECK(done.status == IBV_WC_FATAL_ERR);
     expect_fatal(stage, fd);
-  };
-  SUBCASE("too short") {
-    fatal([](wire::Packet& packet) { packet.nbytes = 63; });
-  }
-  SUBCASE("too long") {
-    fatal([](wire::Packet& packet) { packet.nbytes = 65; });
-  }
-  SUBCASE("of another request") {
-    fatal([](wire::Packet& packet) { packet.sequence = 1; });
-  }
-  SUBCASE("of another kind") {
-    fatal([](wire::Packet& packet) { packet.op = wire::Op::atomic_response; });
   }
 }
 

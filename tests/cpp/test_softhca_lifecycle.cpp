@@ -5,12 +5,12 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <thread>
 
+#include "process.hpp"
 #include "soft_side.hpp"
 
 using namespace zerohop::testing;
@@ -19,10 +19,10 @@ namespace {
 
 constexpr std::size_t kLarge = 64 << 20;
 
-// Runs `body` in a child process that shares a socket with this one. If the child is to use soft0,
-// nothing of soft0 may exist in this process yet.
+// Starts `body` in a child process that shares a socket with this one. If the child is to use
+// soft0, nothing of soft0 may exist in this process yet.
 template <typename Body>
-pid_t in_child(int (&sockets)[2], Body body) {
+pid_t start(int (&sockets)[2], Body body) {
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0);
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
@@ -43,11 +43,25 @@ bool get(int fd, T& value) {
   return ::recv(fd, &value, sizeof value, MSG_WAITALL) == sizeof value;
 }
 
-int exit_code(pid_t child) {
-  int status = 0;
-  REQUIRE(::waitpid(child, &status, 0) == child);
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
+// Registered memory in pages of its own, which become inaccessible when it goes: a late access
+// would crash.
+struct Pages {
+  explicit Pages(const Side& side, int access = IBV_ACCESS_LOCAL_WRITE)
+      : data(::mmap(nullptr, kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)),
+        region(soft().reg_mr(side.pd, data, kLarge, access)) {
+    REQUIRE(region != nullptr);
+  }
+  ~Pages() { ::munmap(data, kLarge); }
+  Pages(const Pages&) = delete;
+  Pages& operator=(const Pages&) = delete;
+
+  ibv_sge sge() const { return {reinterpret_cast<std::uint64_t>(data), kLarge, region->lkey}; }
+  void deregister() const { REQUIRE(soft().dereg_mr(region) == 0); }
+  void forbid() const { REQUIRE(::mprotect(data, kLarge, PROT_NONE) == 0); }
+
+  void* data;
+  ibv_mr* region;
+};
 
 struct Hand {
   Address address;
@@ -60,41 +74,29 @@ Hand hand_of(const Side& side) { return {side.address(), side.at(0), side.mr->rk
 }  // namespace
 
 TEST_CASE("deregistered memory is not touched any more, whatever is in progress") {
-  // The receiving side's memory becomes inaccessible right after dereg_mr: a late byte would crash.
-  // crash.
-  for (const bool writing : {true, false}) {
+  for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
     for (int round = 0; round < 4; ++round) {
       Pair pair({.nbytes = kLarge}, {.nbytes = 4096});
-      void* memory =
-          ::mmap(nullptr, kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-      ibv_mr* region = soft().reg_mr(pair.b.pd, memory, kLarge, pair.b.options.memory_access);
-      REQUIRE(region != nullptr);
-      REQUIRE(pair.a.post_rdma(writing ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ, 1,
-                               pair.a.sge(0, kLarge), reinterpret_cast<std::uint64_t>(memory),
-                               region->rkey) == 0);
+      const Pages pages(pair.b, pair.b.options.memory_access);
+      REQUIRE(pair.a.post_rdma(opcode, 1, pair.a.sge(0, kLarge), pages.sge().addr,
+                               pages.region->rkey) == 0);
       const auto start = Clock::now() + std::chrono::milliseconds(2 * round);
       while (Clock::now() < start) CHECK(pair.a.idle());
-      REQUIRE(soft().dereg_mr(region) == 0);
-      REQUIRE(::mprotect(memory, kLarge, PROT_NONE) == 0);
+      pages.deregister();
+      pages.forbid();
       CHECK(pair.a.wait().status != IBV_WC_SUCCESS);
-      ::munmap(memory, kLarge);
     }
   }
 }
 
 TEST_CASE("local memory that is deregistered during a request fails it") {
   Pair pair({.nbytes = kLarge}, {.nbytes = kLarge});
-  for (const ibv_wr_opcode opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
-    void* memory =
-        ::mmap(nullptr, kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    ibv_mr* region = soft().reg_mr(pair.a.pd, memory, kLarge, IBV_ACCESS_LOCAL_WRITE);
-    REQUIRE(pair.a.post_rdma(opcode, 1,
-                             {reinterpret_cast<std::uint64_t>(memory), kLarge, region->lkey},
-                             pair.b.at(0), pair.b.mr->rkey) == 0);
-    REQUIRE(soft().dereg_mr(region) == 0);
-    REQUIRE(::mprotect(memory, kLarge, PROT_NONE) == 0);
+  for (const auto opcode : {IBV_WR_RDMA_WRITE, IBV_WR_RDMA_READ}) {
+    const Pages pages(pair.a);
+    pair.a.rdma(opcode, 1, pages.sge(), pair.b);
+    pages.deregister();
+    pages.forbid();
     CHECK(pair.a.wait().status == IBV_WC_LOC_PROT_ERR);
-    ::munmap(memory, kLarge);
     for (Side* side : {&pair.a, &pair.b}) REQUIRE(side->try_state(IBV_QPS_RESET) == 0);
     connect(pair.a, pair.b);
   }
@@ -102,16 +104,11 @@ TEST_CASE("local memory that is deregistered during a request fails it") {
 
 TEST_CASE("memory that is unmapped but still registered fails the request, not the process") {
   Pair pair({.nbytes = kLarge}, {.nbytes = kLarge});
-  void* memory =
-      ::mmap(nullptr, kLarge, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ibv_mr* region = soft().reg_mr(pair.a.pd, memory, kLarge, IBV_ACCESS_LOCAL_WRITE);
-  REQUIRE(::mprotect(memory, kLarge, PROT_NONE) == 0);
-  REQUIRE(pair.a.post_rdma(IBV_WR_RDMA_WRITE, 1,
-                           {reinterpret_cast<std::uint64_t>(memory), kLarge, region->lkey},
-                           pair.b.at(0), pair.b.mr->rkey) == 0);
+  const Pages pages(pair.a);
+  pages.forbid();
+  pair.a.rdma(IBV_WR_RDMA_WRITE, 1, pages.sge(), pair.b);
   CHECK(pair.a.wait().status == IBV_WC_LOC_PROT_ERR);
-  CHECK(soft().dereg_mr(region) == 0);
-  ::munmap(memory, kLarge);
+  pages.deregister();
 }
 
 TEST_CASE("queue pairs are destroyed in the middle of everything") {
@@ -163,7 +160,7 @@ TEST_CASE("destroy races with pollers and with the peer's traffic") {
 
 TEST_CASE("two processes exchange data; the death of one is noticed at once by the other") {
   int sockets[2];
-  const pid_t child = in_child(sockets, [](int fd) {
+  const pid_t child = start(sockets, [](int fd) {
     Side side({.nbytes = kLarge});
     Hand peer;
     if (!put(fd, hand_of(side)) || !get(fd, peer)) return 1;
@@ -201,7 +198,7 @@ TEST_CASE("a forked child cannot touch its parent's objects and does not keep th
   ibv_qp_attr attr{};
   ibv_qp_init_attr init{};
   Pair& both = *pair;
-  const pid_t child = in_child(sockets, [&](int fd) {
+  const pid_t child = start(sockets, [&](int fd) {
     ibv_wc completion;
     ibv_gid gid;
     ibv_async_event event;
@@ -245,13 +242,6 @@ TEST_CASE("a forked child cannot touch its parent's objects and does not keep th
   CHECK(exit_code(child) == 0);
   ::close(sockets[0]);
 }
-
-// ThreadSanitizer cannot follow threads started after a fork ("dup thread with used id").
-#ifdef __SANITIZE_THREAD__
-constexpr bool kThreadSanitizer = true;
-#else
-constexpr bool kThreadSanitizer = false;
-#endif
 
 // ThreadSanitizer otherwise ends every child of a process with threads; these children start their
 // own.

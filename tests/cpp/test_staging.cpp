@@ -3,8 +3,7 @@
 #include <future>
 #include <thread>
 
-#include "base/error.hpp"
-#include "staged_couple.hpp"
+#include "gpu_couple.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -21,11 +20,11 @@ struct Ends {
 };
 
 // Writes and reads `nbytes` in the middle of larger arrays.
-void check_both_ways(StagedCouple& both, const Ends& ends, std::size_t nbytes) {
+void check_both_ways(GpuCouple& both, const Ends& ends, std::size_t nbytes) {
   const auto size = static_cast<std::int64_t>(nbytes);
   const std::vector<std::int64_t> shape{size + 2 * static_cast<std::int64_t>(kPad)};
   const auto make = [&](engine::Endpoint& endpoint, bool on_gpu) {
-    return on_gpu ? both.gpu_array(endpoint, shape) : StagedCouple::host_array(endpoint, shape);
+    return on_gpu ? both.array(endpoint, shape) : host_array(endpoint, shape);
   };
   const Memory near = make(both.left, ends.near_on_gpu);
   const Memory far = make(both.right, ends.far_on_gpu);
@@ -42,25 +41,30 @@ void check_both_ways(StagedCouple& both, const Ends& ends, std::size_t nbytes) {
     const auto transfer = writes ? write(*both.to_right, near_part, far_part.remote())
                                  : read(*both.to_right, near_part, far_part.remote());
     CHECK(transfer->route().kind == "staged");
-    StagedCouple::finish(transfer);
+    finish(transfer);
     Bytes wanted = whole;
     std::ranges::copy(bytes, wanted.begin() + static_cast<std::ptrdiff_t>(kPad));
     CHECK(both.get(writes ? far : near) == wanted);
   }
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "every byte is placed, and none beside, whichever end is a GPU") {
+TEST_CASE_TEMPLATE("every byte is placed, and none beside, whichever end is a GPU", Both,
+                   StagedCouple, CopiedCouple) {
+  Both both;
   for (const Ends ends : {Ends{true, true}, Ends{true, false}, Ends{false, true}}) {
     for (const std::size_t nbytes : {1u, 255u, 4095u, 4096u, 4097u, 100000u}) {
-      check_both_ways(*this, ends, nbytes);
+      check_both_ways(both, ends, nbytes);
     }
   }
-  CHECK(cuda.copies.pinned() == 2);  // one ring to ask with, and one to answer
+}
+
+TEST_CASE_FIXTURE(StagedCouple, "there is one ring to ask with, and one to answer") {
+  for (int round = 0; round < 3; ++round) check_both_ways(*this, {true, true}, 10000);
+  CHECK(cuda.copies.pinned() == 2);
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "memory is registered as staged, and the route says why") {
-  const Memory near = gpu_array(left, {100});
-  const Memory far = gpu_array(right, {100});
+  const auto [near, far] = arrays({100});
   CHECK(near.registration()->way == engine::RegistrationWay::staged);
   CHECK(!far.remote().reachable());
   const engine::Route route = to_right->route(near, far.remote());
@@ -69,37 +73,21 @@ TEST_CASE_FIXTURE(StagedCouple, "memory is registered as staged, and the route s
   CHECK(contains(route.reason, "do not reach its cuda:0"));
   CHECK(to_right->route(host_array(left, {100}), far.remote()).kind == "staged");
   const RemoteMemory remote = far.remote();
-  const Peer::Pair pair{&near, &remote};
-  const auto call = [&] { (void)to_right->write({&pair, 1}, {{}, "gpudirect", {}}); };
+  const auto call = [&] { (void)write(*to_right, near, remote, {{}, "gpudirect", {}}); };
   CHECK(contains(message_of<RouteUnavailable>(call), "only 'staged' is"));
-  finish(to_right->write({&pair, 1}, {{}, "staged", {}}));
+  finish(write(*to_right, near, remote, {{}, "staged", {}}));
   CHECK(RemoteMemory::from_bytes(remote.to_bytes()) == remote);
 }
 
-TEST_CASE("soft0 stages in the endpoints where that is asked for") {
-  FakeCuda cuda;
-  engine::EndpointOptions chosen = options("left");
-  chosen.cuda = cuda.table();
-  engine::Endpoint endpoint(chosen);
-  const Layout layout =
-      Layout::contiguous(cuda.add_bytes(100), kByte, std::vector<std::int64_t>{100});
-  const auto remote_of = [&](engine::RegistrationDemand demand) {
-    return endpoint.register_memory(layout, nullptr, {.device = "cuda:0", .demand = demand})
-        .remote();
-  };
-  CHECK(remote_of(engine::RegistrationDemand::staged).staged());
-  CHECK(!remote_of(engine::RegistrationDemand::automatic).staged());
-}
-
-void check_columns(StagedCouple& both) {
+void check_columns(GpuCouple& both) {
   const std::vector<std::int64_t> shape{900, 20};
-  const Memory near = both.gpu_array(both.left, shape);
-  const Memory far = both.gpu_array(both.right, shape);
+  const Memory near = both.array(both.left, shape);
+  const Memory far = both.array(both.right, shape);
   const Bytes bytes = counted(18000, 5);
   both.put(near, bytes);
   const Memory near_part = near.slice(std::vector<Index>{Slice{}, Slice{3, 6}});
   const Memory far_part = far.slice(std::vector<Index>{Slice{}, Slice{11, 14}});
-  both.finish(write(*both.to_right, near_part, far_part.remote()));
+  finish(write(*both.to_right, near_part, far_part.remote()));
   Bytes wanted(18000, std::byte{0xEE});
   for (std::size_t row = 0; row < 900; ++row) {
     std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(row * 20 + 3), 3,
@@ -107,12 +95,13 @@ void check_columns(StagedCouple& both) {
   }
   CHECK(both.get(far) == wanted);
   both.put(near, Bytes(18000, std::byte{0xEE}));
-  both.finish(read(*both.to_right, near_part, far_part.remote()));
+  finish(read(*both.to_right, near_part, far_part.remote()));
   CHECK(both.get(near)[18000 - 20 + 3] == wanted[18000 - 20 + 11]);
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "columns go to columns, in many short parts") {
-  check_columns(*this);
+TEST_CASE_TEMPLATE("columns go to columns, in many short parts", Both, StagedCouple, CopiedCouple) {
+  Both both;
+  check_columns(both);
 }
 
 TEST_CASE("a request names no more parts than fit into a message that its receiver takes") {
@@ -124,15 +113,17 @@ TEST_CASE("a request names no more parts than fit into a message that its receiv
   }
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "a notification comes behind lists of arrays of every kind") {
-  const Memory near = gpu_array(left, {60, 500});
-  const Memory near_host = host_array(left, {20, 500});
-  const Memory far = gpu_array(right, {40, 500});
-  const Memory far_host = host_array(right, {40, 500});
+TEST_CASE_TEMPLATE("a notification comes behind lists of arrays of every kind", Both, StagedCouple,
+                   CopiedCouple) {
+  Both both;
+  const Memory near = both.array(both.left, {60, 500});
+  const Memory near_host = host_array(both.left, {20, 500});
+  const Memory far = both.array(both.right, {40, 500});
+  const Memory far_host = host_array(both.right, {40, 500});
   for (unsigned round = 1; round <= 20; ++round) {
     const Bytes bytes = counted(30000, round);
-    put(near, bytes);
-    put(near_host, Bytes(bytes.begin(), bytes.begin() + 10000));
+    both.put(near, bytes);
+    both.put(near_host, Bytes(bytes.begin(), bytes.begin() + 10000));
     std::vector<Memory> parts;
     std::vector<RemoteMemory> remotes;
     for (std::int64_t i = 0; i < 80; ++i) {
@@ -141,24 +132,22 @@ TEST_CASE_FIXTURE(StagedCouple, "a notification comes behind lists of arrays of 
     }
     std::vector<Peer::Pair> pairs;
     for (std::size_t i = 0; i < 80; ++i) pairs.emplace_back(&parts[i], &remotes[i]);
-    const auto transfer = to_right->write(pairs, {Notification{7, round}, "", {}});
-    CHECK(right.wait_notify(7, 1, true, soon()) == engine::Endpoint::Notified{7, round});
+    const auto transfer = both.to_right->write(pairs, {Notification{7, round}, "", {}});
+    CHECK(both.right.wait_notify(7, 1, true, soon()) == engine::Endpoint::Notified{7, round});
     Bytes even, odd;
     for (std::size_t i = 0; i < 80; ++i) {
       const auto row = bytes.begin() + static_cast<std::ptrdiff_t>((i % 60) * 500);
       (i % 2 == 0 ? even : odd).insert((i % 2 == 0 ? even : odd).end(), row, row + 500);
     }
-    CHECK(get(far) == even);
-    CHECK(get(far_host) == odd);
+    CHECK(both.get(far) == even);
+    CHECK(both.get(far_host) == odd);
     finish(transfer);
   }
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "what devices move later notifies behind what is staged") {
-  const Memory near = gpu_array(left, {300000});
-  const Memory far = gpu_array(right, {300000});
-  const Memory near_host = host_array(left, {1000});
-  const Memory far_host = host_array(right, {1000});
+  const auto [near, far] = arrays({300000});
+  const auto [near_host, far_host] = host_arrays({1000});
   for (unsigned round = 1; round <= 5; ++round) {
     const Bytes bytes = counted(300000, round);
     put(near, bytes);
@@ -179,14 +168,14 @@ TEST_CASE_FIXTURE(StagedCouple, "both sides write and read at once, and nobody w
   const std::vector<std::int64_t> shape{200000};
   const auto exchange = [&](engine::Endpoint& own, Peer& peer, engine::Endpoint& other,
                             unsigned seed) {
-    const Memory source = gpu_array(own, shape);
-    const Memory target = gpu_array(other, shape);
-    const Memory back = gpu_array(own, shape);
+    const Memory source = array(own, shape);
+    const Memory target = array(other, shape);
+    const Memory back = array(own, shape);
     for (unsigned round = 0; round < 4; ++round) {
       const Bytes bytes = counted(200000, seed + round);
       put(source, bytes);
       finish(write(peer, source, target.remote()));
-      std::vector<engine::TransferPtr> reads;
+      std::vector<TransferPtr> reads;
       for (int i = 0; i < 3; ++i) reads.push_back(read(peer, back, target.remote()));
       for (const auto& transfer : reads) finish(transfer);
       CHECK(get(back) == bytes);
@@ -198,9 +187,8 @@ TEST_CASE_FIXTURE(StagedCouple, "both sides write and read at once, and nobody w
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to") {
-  const Memory near = gpu_array(left, {10000});
-  Memory far = gpu_array(right, {10000});
-  const Memory fixed = gpu_array(right, {10000}, /*writable=*/false);
+  auto [near, far] = arrays({10000});
+  const Memory fixed = array(right, {10000}, /*writable=*/false);
   RemoteMemory shifted = far.remote();
   shifted.layout.address += 1;
   RemoteMemory forged = fixed.remote();
@@ -209,9 +197,7 @@ TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to")
   guessed.staged_key += 1;
   const RemoteMemory closed = far.remote();
   const auto error_of = [&](const RemoteMemory& remote) {
-    const auto transfer = write(*to_right, near, remote);
-    REQUIRE(transfer->wait(soon()));
-    return message_of<VerbsError>([&] { (void)transfer->result(); });
+    return testing::error_of(write(*to_right, near, remote));
   };
   for (const RemoteMemory& remote : {forged, guessed}) {
     CHECK(contains(error_of(remote), "REM_ACCESS_ERR"));
@@ -220,9 +206,9 @@ TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to")
   CHECK(contains(error_of(shifted), "REM_ACCESS_ERR"));  // the last chunk leaves the range
   far.close();
   CHECK(contains(error_of(closed), "REM_ACCESS_ERR"));
-  const Memory again = gpu_array(right, {10000});
+  const Memory again = array(right, {10000});
   finish(write(*to_right, near, again.remote()));  // the connection still works
-  const Memory word = gpu_array(right, {1});
+  const Memory word = array(right, {1});
   RemoteMemory counter = word.remote();
   counter.layout.dtype = DType::parse("uint64");
   counter.layout.address &= ~std::uint64_t{7};
@@ -231,9 +217,9 @@ TEST_CASE_FIXTURE(StagedCouple, "the owner refuses what a peer has no right to")
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "memory that no key reaches is refused for its route") {
-  const Memory near = gpu_array(left, {10000});
+  const Memory near = array(left, {10000});
   const Memory near_host = host_array(left, {10000});
-  RemoteMemory keyless = gpu_array(right, {10000}).remote();
+  RemoteMemory keyless = array(right, {10000}).remote();
   keyless.staged_key = 0;
   RemoteMemory keyless_host = host_array(right, {10000}).remote();
   keyless_host.rkeys = {};
@@ -252,27 +238,21 @@ TEST_CASE_FIXTURE(StagedCouple, "memory that no key reaches is refused for its r
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "memory of a rail that is not there is refused for its route") {
-  const Memory near = gpu_array(left, {10000});
+  const Memory near = array(left, {10000});
   RemoteMemory elsewhere = host_array(right, {10000}).remote();
   elsewhere.rkeys = {0, 0, 7};
   for (const auto& transfer :
        {write(*to_right, near, elsewhere, Notification{1, 1}), read(*to_right, near, elsewhere)}) {
-    REQUIRE(transfer->wait(soon()));
-    try {
-      (void)transfer->result();
-      FAIL("nothing was thrown");
-    } catch (const RouteUnavailable& error) {
-      CHECK(contains(error.what(), "no rail reaches both arrays"));
-      CHECK(error.effect() == Effect::nothing);
-    }
+    const auto error = failure_of<RouteUnavailable>(transfer);
+    CHECK(contains(error.what(), "no rail reaches both arrays"));
+    CHECK(error.effect() == Effect::nothing);
   }
 }
 
 TEST_CASE_FIXTURE(StagedCouple,
                   "memory closed in mid-transfer stays until the chunks in flight end") {
   for (int round = 0; round < 20; ++round) {
-    const Memory near = gpu_array(left, {200000});
-    Memory far = gpu_array(right, {200000});
+    auto [near, far] = arrays({200000});
     const auto transfer = write(*to_right, near, far.remote());
     if (round % 2 == 1) std::this_thread::yield();
     far.close();
@@ -286,8 +266,7 @@ TEST_CASE_FIXTURE(StagedCouple,
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at either end") {
-  const Memory near = gpu_array(left, {50000});
-  const Memory far = gpu_array(right, {50000});
+  const auto [near, far] = arrays({50000});
   finish(write(*to_right, near, far.remote()));  // makes the rings
   int here = 0, there = 0;
   // After the wait for the default stream.
@@ -317,9 +296,8 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "a peer that goes takes every staged transfer with it") {
-  const Memory near = gpu_array(left, {400000});
-  Memory far = gpu_array(right, {400000});
-  std::vector<engine::TransferPtr> transfers;
+  auto [near, far] = arrays({400000});
+  std::vector<TransferPtr> transfers;
   for (int i = 0; i < 8; ++i) transfers.push_back(write(*to_right, near, far.remote()));
   right.close(within(0));
   for (const auto& transfer : transfers) {
@@ -334,8 +312,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a peer that goes takes every staged transfer wi
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "a connection cut in mid-transfer is an error, and mends") {
-  const Memory near = gpu_array(left, {150000});
-  const Memory far = gpu_array(right, {150000});
+  const auto [near, far] = arrays({150000});
   for (unsigned round = 1; round <= 10; ++round) {
     const auto cut_off = write(*to_right, near, far.remote());
     (round % 2 == 0 ? to_right : to_left)->rails().path(0)->abandon("the wire was cut");

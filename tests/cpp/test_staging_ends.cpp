@@ -1,48 +1,34 @@
-// Closing, hangs and errors during staged transfers: nothing is released that a copy may still use,
-// and nothing waits without end.
+// Closing, hangs and errors during staged transfers, and the program that destroys a GPU's context:
+// nothing is released that a copy may still use, and nothing waits without end.
+#include <doctest/doctest.h>
+
 #include <atomic>
 #include <future>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "base/error.hpp"
+#include "gpu_couple.hpp"
 #include "softhca/softhca.hpp"
-#include "staged_couple.hpp"
 
 namespace zerohop::testing {
 namespace {
 
-std::string error_of(const engine::TransferPtr& transfer) {
-  REQUIRE(transfer->wait(soon()));
-  return message_of<Error>([&] { (void)transfer->result(); });
-}
-
-// Makes the copies of a GPU hang, for its lifetime.
-class Hang {
- public:
-  explicit Hang(FakeCuda& cuda) : cuda_(cuda) { begin(); }
-  ~Hang() { end(); }
-  Hang(const Hang&) = delete;
-  Hang& operator=(const Hang&) = delete;
-
-  void begin() { cuda_.copies.hangs = true; }
-  void end() { cuda_.copies.hangs = false; }
+struct Hanging : StagedCouple {
+  Hanging() { hang(true); }
+  ~Hanging() { hang(false); }
   void await_copies() const {
-    while (cuda_.copies.waiting() == 0) std::this_thread::yield();
+    while (cuda.copies.waiting() == 0) std::this_thread::yield();
   }
-
- private:
-  FakeCuda& cuda_;
 };
 
-TEST_CASE_FIXTURE(StagedCouple, "a GPU that hangs is an error in time, and mends when it goes on") {
+TEST_CASE_FIXTURE(Hanging, "a GPU that hangs is an error in time, and mends when it goes on") {
   const Memory near = host_array(left, {100000});
-  const Memory far = gpu_array(right, {100000});
-  Hang hang(cuda);
+  const Memory far = array(right, {100000});
   CHECK(contains(error_of(write(*to_right, near, far.remote())), "REM_OP_ERR"));
   const std::string next = error_of(write(*to_right, near, far.remote()));
   CHECK(contains(next, "REM_OP_ERR"));
-  hang.end();
+  hang(false);
   while (cuda.copies.waiting() > 0) std::this_thread::yield();  // it polls now and then
   const Bytes bytes = counted(100000, 3);
   put(near, bytes);
@@ -51,16 +37,14 @@ TEST_CASE_FIXTURE(StagedCouple, "a GPU that hangs is an error in time, and mends
   finish(to_right->notify({1, 1}));
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "memory stays as long as a copy that was given up may reach it") {
+TEST_CASE_FIXTURE(Hanging, "memory stays as long as a copy that was given up may reach it") {
   std::atomic<bool> released = false;
   constexpr std::int64_t kNbytes = 50000;
-  const Layout layout =
-      Layout::contiguous(cuda.add_bytes(kNbytes), kByte, std::vector<std::int64_t>{kNbytes});
+  const Layout layout = Layout::bytes(cuda.add_bytes(kNbytes), kNbytes);
   std::shared_ptr<void> owner(nullptr, [&](void*) { released = true; });
   Memory near =
       left.register_memory(layout, std::move(owner), {.writable = true, .device = "cuda:0"});
   const Memory host = host_array(right, {kNbytes});
-  Hang hang(cuda);
   SUBCASE("by write()") {
     CHECK(contains(error_of(write(*to_right, near, host.remote())), "CUDA_ERROR_FAKE"));
   }
@@ -71,17 +55,16 @@ TEST_CASE_FIXTURE(StagedCouple, "memory stays as long as a copy that was given u
   }
   near.close();
   CHECK(!released);
-  hang.end();
+  hang(false);
   while (!released) std::this_thread::yield();
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a peer asked for") {
+TEST_CASE_FIXTURE(Hanging, "close() of memory waits for the copies that a peer asked for") {
   const Memory near = host_array(left, {1000});
-  Memory far = gpu_array(right, {1000});
+  Memory far = array(right, {1000});
   const RemoteMemory remote = far.remote();
-  Hang hang(cuda);
   const auto copied = write(*to_right, near, remote);
-  hang.await_copies();
+  await_copies();
   std::atomic<bool> closed = false;
   auto closing = std::async(std::launch::async, [&] {
     far.close();
@@ -89,7 +72,7 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a p
   });
   while (!far.closed()) std::this_thread::yield();
   // Refused: peers no longer have it. What arrived just before waits behind the hanging copy.
-  std::vector<engine::TransferPtr> asked;
+  std::vector<TransferPtr> asked;
   do {
     asked.push_back(write(*to_right, near, remote));
   } while (!asked.back()->wait(within(0.01)));
@@ -99,17 +82,16 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of memory waits for the copies that a p
     CHECK(left.wait_notify(1, 1, true, soon()).second == i);
   }
   CHECK(!closed);
-  hang.end();
+  hang(false);
   closing.get();
   finish(copied);
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "close() of a Peer waits for the copies that it asked for") {
+TEST_CASE_FIXTURE(Hanging, "close() of a Peer waits for the copies that it asked for") {
   const Memory near = host_array(left, {1000});
-  const Memory far = gpu_array(right, {1000});
-  Hang hang(cuda);
+  const Memory far = array(right, {1000});
   const auto copied = write(*to_right, near, far.remote());
-  hang.await_copies();
+  await_copies();
   std::atomic<bool> closed = false;
   auto closing = std::async(std::launch::async, [&] {
     to_left->close(within(0));
@@ -121,34 +103,27 @@ TEST_CASE_FIXTURE(StagedCouple, "close() of a Peer waits for the copies that it 
   CHECK(contains(lost, "may have been written)"));
   CHECK(!closed);
   CHECK(to_right->rails().path(0)->stats().sends_dropped == 0);
-  hang.end();
+  hang(false);
   closing.get();
 }
 
-TEST_CASE_FIXTURE(StagedCouple, "what was to follow a transfer is lost with the peer, as that is") {
+TEST_CASE_FIXTURE(Hanging, "what was to follow a transfer is lost with the peer, as that is") {
   const Memory near = host_array(left, {1000000});  // more than a ring holds
-  const Memory far = gpu_array(right, {1000000});
-  const Memory near_host = host_array(left, {1000});
-  const Memory far_host = host_array(right, {1000});
-  Hang hang(cuda);
+  const Memory far = array(right, {1000000});
+  const auto [near_host, far_host] = host_arrays({1000});
   const auto first = write(*to_right, near, far.remote());
-  hang.await_copies();
+  await_copies();
   const auto second = write(*to_right, near, far.remote(), Notification{1, 1});
   const auto messages = {to_right->notify({2, 2}), to_right->send(near, 1)};
   const auto beside = write(*to_right, near_host, far_host.remote(), Notification{3, 3});
   to_right->close(within(0));
-  const auto lost = [](const engine::TransferPtr& transfer, Effect effect) {
-    REQUIRE(transfer->wait(soon()));
-    try {
-      (void)transfer->result();
-      FAIL("nothing was thrown");
-    } catch (const PeerLost& error) {
-      CHECK(error.code() == 0);
-      CHECK(error.effect() == effect);
-      CHECK(contains(error.what(), "close() was called"));
-      CHECK(error.effect_words() > 0);
-      return std::string(error.what());
-    }
+  const auto lost = [](const TransferPtr& transfer, Effect effect) {
+    const auto error = failure_of<PeerLost>(transfer);
+    CHECK(error.code() == 0);
+    CHECK(error.effect() == effect);
+    CHECK(contains(error.what(), "close() was called"));
+    CHECK(error.effect_words() > 0);
+    return std::string(error.what());
     return std::string();
   };
   CHECK(!contains(lost(first, Effect::some), "to follow"));
@@ -205,8 +180,7 @@ TEST_CASE_FIXTURE(StagedCouple,
 }
 
 TEST_CASE_FIXTURE(StagedCouple, "atomics come behind what is staged") {
-  const Memory near = gpu_array(left, {100000});
-  const Memory far = gpu_array(right, {100000});
+  const auto [near, far] = arrays({100000});
   const Memory word = right.empty(std::vector<std::int64_t>{1}, DType::parse("uint64"));
   const auto* count = reinterpret_cast<const std::uint64_t*>(word.layout().address);
   for (unsigned round = 1; round <= 10; ++round) {
@@ -222,7 +196,7 @@ TEST_CASE_FIXTURE(StagedCouple, "atomics come behind what is staged") {
 
 TEST_CASE("a message goes by a device that does not reach the memory, packed") {
   FakeCuda cuda;
-  engine::EndpointOptions chosen = blind_options("left", cuda, {}, false);
+  engine::EndpointOptions chosen = with_gpu(options("left"), cuda);
   chosen.open_devices = [] {
     auto devices = open_blind({"soft0"});
     devices.push_back(
@@ -231,19 +205,18 @@ TEST_CASE("a message goes by a device that does not reach the memory, packed") {
     return devices;
   };
   engine::Endpoint left(chosen);
-  engine::Endpoint right(blind_options("right", cuda, {"soft0", "soft0@127.0.0.2"}, true));
+  engine::Endpoint right(with_gpu(blind("right", {"soft0", "soft0@127.0.0.2"}), cuda));
   const auto to_right = left.connect(right.address().to_bytes(), soon());
   const auto to_left = right.accept(soon());
-  const Layout layout =
-      Layout::contiguous(cuda.add_bytes(100000), kByte, std::vector<std::int64_t>{100000});
+  const Layout layout = Layout::bytes(cuda.add_bytes(100000), 100000);
   const Memory near = left.register_memory(layout, nullptr, {.device = "cuda:0"});
   REQUIRE(!near.staged());
   const Bytes bytes = counted(100000, 7);
   cuda.copies.write(layout.address, bytes);
-  const Memory far = StagedCouple::host_array(right, {100000});
+  const Memory far = host_array(right, {100000});
   const auto sent = to_right->send(near, 1);
-  StagedCouple::finish(to_left->receive(far, 1));
-  StagedCouple::finish(sent);
+  finish(to_left->receive(far, 1));
+  finish(sent);
   const auto* data = reinterpret_cast<const std::byte*>(far.layout().address);
   CHECK(Bytes(data, data + bytes.size()) == bytes);
 }
@@ -269,6 +242,98 @@ TEST_CASE("what no thread will do is not left behind as pending") {
   CHECK(!services.pending->any());
   (void)staging->advance();
   CHECK(staging->ended());
+}
+
+// --- the program destroys a GPU's context: a clear error, and host memory keeps working ---
+
+constexpr driver::CudaResult kDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROYED
+const std::string kSaid = "(709), made to fail; the program has destroyed or reset the context";
+constexpr std::chrono::seconds kSoon{8};  // with two copies that are waited for
+
+// The error of a transfer, at once or later.
+template <typename Call>
+std::string failure_of(Call call) {
+  return message_of<Error>([&] {
+    const auto transfer = call();
+    finish(transfer);
+  });
+}
+
+struct Gone {
+  explicit Gone(FakeCuda& of) : cuda(of) {
+    cuda.error = kDestroyed;
+    cuda.gone = true;
+  }
+  ~Gone() { cuda.gone = false; }  // the fake would otherwise count the context's objects as leaked
+  FakeCuda& cuda;
+};
+
+// All that is left to do once the GPU's memory is gone.
+template <typename Couple>
+void ends_well(Couple& couple, Memory& ours, Memory& theirs) {
+  const auto [near, far] = couple.host_arrays({1000});
+  finish(write(*couple.to_right, near, far.remote(), Notification{3, 1}));
+  CHECK(couple.right.wait_notify(3, 1, true, soon()).second == 1);
+  const auto begin = Deadline::Clock::now();
+  ours.close();
+  theirs.close();
+  couple.left.close(within(1));
+  couple.right.close(within(1));
+  CHECK(Deadline::Clock::now() - begin < kSoon);
+}
+
+template <typename Couple>
+void refuses_and_ends_well(Couple& couple, Memory ours, Memory theirs) {
+  finish(write(*couple.to_right, ours, theirs.remote()));
+  const Gone gone(couple.cuda);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(contains(failure_of([&] { return write(*couple.to_right, ours, theirs.remote()); }),
+                   kSaid));
+    CHECK(
+        contains(failure_of([&] { return read(*couple.to_right, ours, theirs.remote()); }), kSaid));
+  }
+  ends_well(couple, ours, theirs);
+}
+
+TEST_CASE("by p2p") {
+  GpuCouple couple;
+  refuses_and_ends_well(couple, couple.array(couple.left, {1000}),
+                        couple.array(couple.right, {1000}));
+}
+
+TEST_CASE("by a device that reaches the memory") {
+  CopiedCouple couple;
+  refuses_and_ends_well(couple, couple.array(couple.left, {1000}),
+                        couple.array(couple.right, {1000}));
+}
+
+TEST_CASE("by chunks of the host") {
+  StagedCouple couple;
+  refuses_and_ends_well(couple, couple.array(couple.left, {100000}),
+                        couple.array(couple.right, {100000}));
+}
+
+TEST_CASE("in the middle of a copy") {
+  GpuCouple couple;
+  couple.given_back.patience = 0.5;
+  auto [ours, theirs] = couple.arrays({1000});
+  finish(write(*couple.to_right, ours, theirs.remote()));
+  couple.hang(true);
+  const auto written = write(*couple.to_right, ours, theirs.remote());
+  const Gone gone(couple.cuda);
+  const std::string said = error_of(written);
+  CHECK(contains(said, kSaid));
+  CHECK(written->failure()->effect == Effect::some);
+  couple.hang(false);
+  ends_well(couple, ours, theirs);
+}
+
+TEST_CASE("new memory is refused with the cause") {
+  GpuCouple couple;
+  const Memory before = couple.array(couple.left, {1000});
+  const Gone gone(couple.cuda);
+  const std::string said = message_of<Error>([&] { (void)couple.array(couple.left, {1000}); });
+  CHECK(contains(said, kSaid));
 }
 
 }  // namespace

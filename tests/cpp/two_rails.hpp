@@ -5,7 +5,6 @@
 
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <random>
 #include <string>
 
@@ -30,12 +29,12 @@ struct Rails2 {
   engine::Endpoint right;
   std::shared_ptr<engine::Peer> to_right = left.connect(right.address().to_bytes(), soon());
   std::shared_ptr<engine::Peer> to_left = right.accept(soon());
-};
 
-inline engine::Memory bytes(engine::Endpoint& endpoint, std::int64_t count) {
-  const std::int64_t shape[] = {count};
-  return endpoint.empty(shape, DType::parse("uint8"));
-}
+  // One of the left endpoint and one of the right.
+  std::pair<Memory, Memory> arrays(std::int64_t nbytes) {
+    return {host_array(left, {nbytes}), host_array(right, {nbytes})};
+  }
+};
 
 inline std::uint8_t* data(const engine::Memory& memory) {
   return reinterpret_cast<std::uint8_t*>(memory.layout().address);
@@ -50,24 +49,6 @@ inline void fill(const engine::Memory& memory, std::uint32_t seed) {
 
 inline bool equal(const engine::Memory& a, const engine::Memory& b) {
   return std::memcmp(data(a), data(b), a.layout().nbytes()) == 0;
-}
-
-inline engine::TransferPtr write(engine::Peer& peer, const engine::Memory& from,
-                                 const engine::RemoteMemory& to,
-                                 std::optional<engine::Notification> notify = {}) {
-  const engine::Peer::Pair pair{&from, &to};
-  return peer.write({&pair, 1}, {.notify = notify, .require = {}, .timeout = {}});
-}
-
-inline engine::TransferPtr read(engine::Peer& peer, const engine::Memory& into,
-                                const engine::RemoteMemory& from) {
-  const engine::Peer::Pair pair{&into, &from};
-  return peer.read({&pair, 1}, {.notify = {}, .require = {}, .timeout = {}});
-}
-
-inline void finish(const engine::TransferPtr& transfer) {
-  REQUIRE(transfer->wait(soon()));
-  (void)transfer->result();
 }
 
 inline std::uint64_t bytes_out(const engine::Peer& peer, std::size_t rail) {

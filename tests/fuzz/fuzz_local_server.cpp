@@ -7,7 +7,7 @@
 #include <list>
 
 #include "engine/notify/board.hpp"
-#include "guest.hpp"
+#include "house.hpp"
 #include "input.hpp"
 
 namespace {

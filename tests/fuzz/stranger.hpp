@@ -3,6 +3,7 @@
 
 #include <poll.h>
 
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <utility>

@@ -1,0 +1,193 @@
+#include "fake_calls.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <string_view>
+
+#include "driver/cuda_constants.hpp"
+
+namespace zerohop::testing {
+namespace {
+
+using driver::kCudaErrorInvalidContext;
+using driver::kCudaErrorInvalidValue;
+using driver::kCudaSuccess;
+using gpu::MemoryKind;
+
+FakeCuda& fake() { return FakeCuda::in_use(); }
+
+// A function is the address of its name.
+std::array<std::string_view, 4> kernels{"zerohop_copy_pieces", "zerohop_copy_ranges",
+                                        "zerohop_wait_word", "zerohop_forget_notes"};
+
+template <typename T>
+const T& argument(void** arguments, int which) {
+  return *static_cast<const T*>(arguments[which]);
+}
+
+template <typename T>
+void put(void* value, T what) {
+  std::memcpy(value, &what, sizeof what);
+}
+
+}  // namespace
+
+CudaResult host_allocate(void** pages, std::size_t nbytes, unsigned flags) {
+  if (fake().fails("host_allocate")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  return flags == driver::kCudaHostPortable ? fake().copies.pin(pages, nbytes)
+                                            : kCudaErrorInvalidValue;
+}
+CudaResult host_free(void* pages) { return fake().copies.unpin(pages); }
+CudaResult host_register(void* pages, std::size_t nbytes, unsigned flags) {
+  if (fake().fails("host_register")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  ++fake().registrations;
+  if (fake().refuses_registration) return fake().error;
+  constexpr unsigned wanted = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
+  const bool read_only = (flags & driver::kCudaRegisterReadOnly) != 0;
+  return (flags & ~driver::kCudaRegisterReadOnly) == wanted
+             ? fake().copies.register_pages(pages, nbytes, read_only)
+             : kCudaErrorInvalidValue;
+}
+CudaResult host_unregister(void* pages) { return fake().copies.unregister_pages(pages); }
+CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream) {
+  if (fake().fails("copy_to_host")) return fake().error;
+  return !FakeCuda::has_context() ? kCudaErrorInvalidContext
+                                  : fake().copies.to_host(to, from, nbytes, stream);
+}
+CudaResult copy_to_device(CudaAddress to, const void* from, std::size_t nbytes, void* stream) {
+  if (fake().fails("copy_to_device")) return fake().error;
+  return !FakeCuda::has_context() ? kCudaErrorInvalidContext
+                                  : fake().copies.to_device(to, from, nbytes, stream);
+}
+CudaResult stream_create(void** stream, unsigned flags) {
+  if (fake().fails("stream_create")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  return flags == driver::kCudaStreamNonBlocking ? fake().copies.create_stream(stream)
+                                                 : kCudaErrorInvalidValue;
+}
+CudaResult stream_create_with_priority(void** stream, unsigned flags, int priority) {
+  if (priority != FakeCuda::kGreatestPriority) return kCudaErrorInvalidValue;
+  const CudaResult result = stream_create(stream, flags);
+  if (result == driver::kCudaSuccess) ++fake().urgent_streams;
+  return result;
+}
+CudaResult copy(CudaAddress to, CudaAddress from, std::size_t nbytes, void* stream) {
+  if (fake().fails("copy")) return fake().error;
+  return !FakeCuda::has_context() ? kCudaErrorInvalidContext
+                                  : fake().copies.copy(to, from, nbytes, stream);
+}
+CudaResult stream_query(void* stream) {
+  if (fake().fails("stream_query")) return fake().error;
+  return fake().copies.query_stream(stream);
+}
+CudaResult stream_wait_event(void* stream, void* event, unsigned) {
+  if (fake().fails("stream_wait_event")) return fake().error;
+  return fake().copies.wait_event(stream, event);
+}
+CudaResult stream_write_value(void* stream, CudaAddress to, std::uint32_t value, unsigned flags) {
+  if (fake().fails("stream_write_value")) return fake().error;
+  return flags == driver::kCudaWriteValueDefault ? fake().copies.write_value(stream, to, value)
+                                                 : kCudaErrorInvalidValue;
+}
+CudaResult stream_get_context(void* stream, driver::CudaContext* context) {
+  if (fake().fails("stream_get_context")) return fake().error;
+  *context = stream == fake().foreign_stream ? stream : FakeCuda::context();
+  return driver::kCudaSuccess;
+}
+CudaResult stream_is_capturing(void* stream, int* status) {
+  if (fake().fails("stream_is_capturing")) return fake().error;
+  *status = stream == fake().captured_stream ? 1 : 0;
+  return driver::kCudaSuccess;
+}
+CudaResult stream_destroy(void* stream) { return fake().copies.destroy_stream(stream); }
+CudaResult event_create(void** event, unsigned flags) {
+  if (fake().fails("event_create")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  return flags == driver::kCudaEventDisableTiming ? fake().copies.create_event(event)
+                                                  : kCudaErrorInvalidValue;
+}
+CudaResult event_destroy(void* event) { return fake().copies.destroy_event(event); }
+CudaResult event_record(void* event, void* stream) {
+  if (fake().fails("event_record")) return fake().error;
+  return !FakeCuda::has_context() ? kCudaErrorInvalidContext : fake().copies.record(event, stream);
+}
+CudaResult event_query(void* event) {
+  if (fake().fails("event_query")) return fake().error;
+  // A call that a thread may not make while any captures, unless in relaxed mode.
+  if (fake().capturing && FakeCuda::mode_here() != driver::kCudaCaptureRelaxed) {
+    return driver::kCudaErrorCaptureFirst;
+  }
+  return fake().copies.query(event);
+}
+
+CudaResult module_load(driver::CudaModule* module, const void* image) {
+  if (fake().fails("module_load")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  *module = const_cast<void*>(image);
+  ++fake().modules;
+  return kCudaSuccess;
+}
+CudaResult module_unload(driver::CudaModule) {
+  --fake().modules;
+  return kCudaSuccess;
+}
+CudaResult module_get_function(driver::CudaFunction* function, driver::CudaModule,
+                               const char* name) {
+  if (fake().fails("module_get_function")) return fake().error;
+  auto* const found = std::ranges::find(kernels, name);
+  if (found == kernels.end()) return kCudaErrorInvalidValue;
+  *function = found;
+  return kCudaSuccess;
+}
+CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction function,
+                         void** arguments, void**) {
+  if (fake().fails("launch_kernel")) return fake().error;
+  if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
+  const auto which = static_cast<const std::string_view*>(function) - kernels.data();
+  const bool whole_warps = launch->threads_x % 32 == 0 || which == 2;
+  if (launch->blocks_x == 0 || !whole_warps) return kCudaErrorInvalidValue;
+  driver::CudaStream stream = launch->stream;
+  switch (which) {
+    case 0:
+      return fake().copies.pieces(argument<driver::CudaAddress>(arguments, 0),
+                                  argument<std::uint32_t>(arguments, 1),
+                                  argument<gpu::Tail>(arguments, 2), stream);
+    case 1:
+      return fake().copies.ranges(argument<gpu::FewRanges>(arguments, 0),
+                                  argument<gpu::Tail>(arguments, 1), stream);
+    case 2: return fake().copies.wait(argument<gpu::Wait>(arguments, 0), stream);
+    default:
+      return fake().copies.forget(argument<driver::CudaAddress>(arguments, 0),
+                                  argument<const gpu::NoteAt*>(arguments, 1),
+                                  argument<std::uint32_t>(arguments, 2), stream);
+  }
+}
+
+void put_pointer_attribute(const FakeCuda::Memory& m, std::uint64_t address, int attribute,
+                           void* value) {
+  const bool on_host = m.kind == MemoryKind::pinned;
+  switch (attribute) {
+    case driver::kCudaMemoryType:
+      return put(value, on_host ? driver::kCudaMemoryHost : driver::kCudaMemoryDevice);
+    case driver::kCudaAddressOnGpu: return put(value, address + m.shift_on_gpu);
+    case driver::kCudaIsManaged: return put(value, unsigned{m.kind == MemoryKind::managed});
+    case driver::kCudaDeviceOrdinal: return put(value, m.ordinal);
+    case driver::kCudaBufferId: return put(value, m.buffer_id);
+    case driver::kCudaRangeBegin: return put(value, m.range.begin);
+    case driver::kCudaRangeNbytes: return put(value, m.range.end - m.range.begin);
+    case driver::kCudaMappingBegin: return put(value, m.mapping.begin);
+    case driver::kCudaMappingNbytes: return put(value, m.mapping.end - m.mapping.begin);
+    case driver::kCudaIsGpudirectCapable: return put(value, unsigned{m.gpudirect_capable});
+    case driver::kCudaIsLegacyIpcCapable: return put(value, unsigned{m.kind == MemoryKind::plain});
+    case driver::kCudaAllowedHandleTypes:
+      return put(value, std::uint64_t{m.kind == MemoryKind::vmm});
+    case driver::kCudaSyncMemops: return put(value, unsigned{0});
+    case driver::kCudaPool: return put(value, std::uint64_t{m.kind == MemoryKind::pool});
+    default: return;
+  }
+}
+
+}  // namespace zerohop::testing
