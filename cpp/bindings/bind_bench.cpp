@@ -73,8 +73,11 @@ double bench_stream(const PeerHandle& peer, const std::string& operation, const 
   return engine::stream({*peer.peer, local, remote, parsed}, {times, window}, within(timeout));
 }
 
-double write_many(const PeerHandle& peer, const std::vector<Peer::Pair>& pairs, std::uint64_t times,
-                  std::uint64_t window, double timeout) {
+double write_many(const PeerHandle& peer,
+                  const std::vector<std::pair<const Memory*, const RemoteMemory*>>& arrays,
+                  std::uint64_t times, std::uint64_t window, double timeout) {
+  std::vector<Peer::Pair> pairs;
+  for (const auto& [local, remote] : arrays) pairs.push_back({local, remote});
   const GilReleased released;
   return engine::stream_many(*peer.peer, pairs, {times, window}, within(timeout));
 }

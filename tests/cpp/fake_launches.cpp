@@ -151,7 +151,7 @@ bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
     const std::uint32_t value = wait.reset != 0 ? awaited.exchange(0) : awaited.load();
     if (value != 0) return end(gpu::make_note(value, gpu::kCame));
   }
-  if (word<std::uint32_t>(wait.given_up).load() != 0) return end(gpu::kCancelled);
+  if (word<std::uint32_t>(wait.cancelled).load() != 0) return end(gpu::kCancelled);
   return now() - began > wait.nanoseconds && end(gpu::kTimedOut);
 }
 

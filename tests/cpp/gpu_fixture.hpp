@@ -46,8 +46,8 @@ struct GpuFixture {
     registrations =
         std::make_unique<GpuRegistrations>(open_adapter(verbs, mlx5), cuda.table(), host, options);
   }
-  Registered get(std::uint64_t begin, std::uint64_t nbytes, Demand demand = Demand::automatic,
-                 bool shared = true) {
+  GpuRegion get(std::uint64_t begin, std::uint64_t nbytes, Demand demand = Demand::automatic,
+                bool shared = true) {
     return registrations->find_or_create(
         {.extent = {begin, begin + nbytes}, .writable = true, .shared = shared, .demand = demand});
   }

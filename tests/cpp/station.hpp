@@ -95,7 +95,7 @@ class Station {
             .no_neighbourhood = {},
             .copy_queue = {},
             .books = std::make_shared<engine::RouteBooks>(),
-            .registrations = std::make_shared<engine::Registrations>(
+            .registrations = std::make_shared<engine::HostRegistrations>(
                 rails_, nullptr, std::make_shared<engine::LiveRegions>()),
             .sends = std::make_shared<engine::SendPool>(rails_, services_.messages.nbytes),
             .staged_memories = nullptr,
@@ -107,7 +107,7 @@ class Station {
                 [weak](const std::shared_ptr<engine::Peer>& peer, engine::RailIndex rail) {
                   if (auto alive = weak.lock()) alive->repair(peer, rail);
                 },
-            .leave = [](const std::shared_ptr<engine::Peer>&) {},
+            .disconnect = [](const std::shared_ptr<engine::Peer>&) {},
             .look = [] {},
             .cuda = {}};
   }

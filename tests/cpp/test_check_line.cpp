@@ -45,7 +45,7 @@ class Line {
       RemoteMemory there;
       there.layout = byte;
       there.device = "cpu";
-      call.pairs.push_back({{byte, 0, 1}, pinned_, there});
+      call.pairs.push_back({{byte, 0, 1}, registration_, there});
     }
     return line_->put(std::move(call), route_);
   }
@@ -64,7 +64,8 @@ class Line {
 
  private:
   std::vector<std::byte> bytes_ = std::vector<std::byte>(kTwoQuestions);
-  std::shared_ptr<const Pinned> pinned_ = std::make_shared<const Pinned>(nullptr, nullptr);
+  std::shared_ptr<const Registration> registration_ =
+      std::make_shared<const Registration>(nullptr, nullptr);
   std::shared_ptr<const Route> route_ = std::make_shared<const Route>(
       Route{.kind = "host", .device = "soft0", .reason = {}, .settings = {}});
   std::mutex mutex_;

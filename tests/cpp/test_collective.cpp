@@ -90,7 +90,7 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
   right.wait_notify(slot, 1, false, soon());
   right.notify({slot, Barrier::kLost + 7});  // as if the first one had sent that instead
   const auto told = run(second, kSoon);
-  CHECK(told.news == Barrier::News::told);
+  CHECK(told.news == Barrier::News::reported);
   CHECK(told.rank == 7);
   CHECK(run(first, kSoon).news == Barrier::News::different);
 }
@@ -105,7 +105,7 @@ TEST_CASE_FIXTURE(Pair, "a barrier loses nothing of what has come beside bad new
   right.notify({kFirst + 2, Barrier::kArrived});
   barrier.begin();
   const auto told = barrier.run(true, soon());
-  CHECK(told.news == Barrier::News::told);
+  CHECK(told.news == Barrier::News::reported);
   CHECK(told.rank == 7);
   CHECK(barrier.missing() == std::vector<Rank>{0});
   right.notify({kFirst, Barrier::kArrived});

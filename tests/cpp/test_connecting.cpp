@@ -130,7 +130,7 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
   REQUIRE(attempt->peer != nullptr);
 
   queue_pairs_refused = true;
-  attempt->peer->rails().path(0)->abandon("a test broke it");
+  attempt->peer->rails().path(0)->to_error("a test broke it");
   CHECK(dialler.poller().wait([&] { return !attempt->peer->alive(); }, within(kSoon)));
   const std::string reason =
       message_of<PeerLost>([&] { (void)there->lookup("nothing", within(kSoon), /*now=*/false); });
@@ -230,7 +230,7 @@ TEST_CASE("a connect() that was given up while its queue pair was being made, an
     const DriverHangs hang;
     const auto first = station.control->connect(there.address());
     CHECK(somebody_waits());
-    station.control->abandon(first);
+    station.control->cancel(first);
     again = station.control->connect(there.address());
   }
   REQUIRE(station.poller().wait([&] { return again->done.is(); }, soon()));
@@ -260,7 +260,7 @@ TEST_CASE("a queue pair takes long to replace") {
   const auto peer = there.accept(soon());
   {
     const DriverHangs hang;
-    attempt->peer->rails().path(0)->abandon("a test broke it");
+    attempt->peer->rails().path(0)->to_error("a test broke it");
     CHECK(somebody_waits());
     check_that_it_answers(*peer);
   }

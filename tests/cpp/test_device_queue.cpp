@@ -97,7 +97,8 @@ TEST_CASE_FIXTURE(Queues, "what others had is not given back while a queue is op
   }
   CHECK(cuda.copies.pinned() == pinned + 1);
   made.reset();
-  CHECK(eventually([&] { return cuda.copies.pinned() < pinned; }));  // its own memory, too
+  CHECK(eventually(
+      [&] { return cuda.copies.pinned() < pinned; }));  // its own memory, too
 }
 
 TEST_CASE_FIXTURE(Queues, "a queue that is closed beside another is given back behind that") {
@@ -184,7 +185,7 @@ TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the prox
   Ring ring(on_gpu<device::RingWay>(made->value().ring));
   put(ours, counted(100, 5));
   // The default stream waits for something that never comes.
-  const gpu::DeviceGuard guard(*ours.pinned()->device);
+  const gpu::DeviceGuard guard(*ours.registration()->device);
   const auto waits = left.wait_notify_on(driver::kCudaLegacyStream, 50, true, kTimeout);
   device::Ticket ticket;
   REQUIRE(ring.calls.put(0, 0, 100, ticket) == device::Status::ok);

@@ -10,8 +10,8 @@
 
 #include "couple.hpp"
 #include "engine/core/device_choice.hpp"
+#include "engine/memory/host_registrations.hpp"
 #include "engine/memory/memory.hpp"
-#include "engine/memory/registrations.hpp"
 #include "engine/path/verbs/atomics.hpp"
 #include "fake_verbs.hpp"
 #include "rdma/queue_pair.hpp"
@@ -144,13 +144,13 @@ struct Word {
     return register_word({make_rail(0, fake.device.atomic_cap)}, writable);
   }
   RemoteMemory register_word(Rails rails, bool writable = true) {
-    Registrations registrations(std::move(rails), nullptr, std::make_shared<LiveRegions>());
+    HostRegistrations registrations(std::move(rails), nullptr, std::make_shared<LiveRegions>());
     const auto address = reinterpret_cast<std::uint64_t>(&word);
     auto regions = registrations.find_or_create({address, address + 8}, writable, true);
     const std::int64_t one = 1;
     const Layout layout = Layout::contiguous(address, {kDTypeUInt, 64, 1}, {&one, 1});
-    auto pinned = std::make_shared<const Pinned>(std::move(regions), nullptr);
-    return Memory({}, layout, std::move(pinned), {.writable = writable, .registration = nullptr})
+    auto registration = std::make_shared<const Registration>(std::move(regions), nullptr);
+    return Memory({}, layout, std::move(registration), {.writable = writable, .choice = nullptr})
         .remote();
   }
   unsigned access_of_queue_pair() {

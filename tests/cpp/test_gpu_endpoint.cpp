@@ -54,7 +54,7 @@ TEST_CASE_FIXTURE(CopiedCouple, "the route is staged, says why, and is not calle
   };
   const auto by_peermem = [&] { (void)registered(RegistrationDemand::peermem); };
   CHECK(contains(message_of<RegistrationError>(by_peermem), "nvidia-peermem"));
-  CHECK(registered(RegistrationDemand::staged).registration()->reason == "it was asked for");
+  CHECK(registered(RegistrationDemand::staged).choice()->reason == "it was asked for");
 }
 
 TEST_CASE_FIXTURE(CopiedCouple, "an Endpoint's registration is that of what asks for no other") {
@@ -126,7 +126,7 @@ TEST_CASE_FIXTURE(CopiedCouple,
   const RemoteMemory remote = target.remote();
   finish(write(*to_right, source, remote, by("staged")));
   CHECK(get(target) == counted(5000, 4));
-  std::shared_ptr<void> view = target.pinned()->owner;  // as a DLPack consumer does
+  std::shared_ptr<void> view = target.registration()->owner;  // as a DLPack consumer does
   target.close();
   CHECK(cuda.copies.read(remote.layout.address, 5000) == counted(5000, 4));
   CHECK(cuda.vmm.mapped() == 1);

@@ -15,7 +15,7 @@ namespace {
 using namespace engine;
 
 TEST_CASE_FIXTURE(GpuFixture, "memory is registered through the dma-buf of its pages") {
-  const Registered registered = get(kBase + 5000, 10000);
+  const GpuRegion registered = get(kBase + 5000, 10000);
   CHECK(registered.choice->way == Way::dmabuf);
   CHECK(registered.choice->relaxed_ordering);
   REQUIRE(registered.region);
@@ -97,7 +97,7 @@ TEST_CASE_FIXTURE(GpuFixture, "memory that no adapter reaches says nothing of ot
 TEST_CASE_FIXTURE(GpuFixture, "a later chunk that is not open to adapters closes the whole array") {
   cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
   cuda.find(2 * kBase + 2 * kMiB)->gpudirect_capable = false;
-  const Registered staged = get(2 * kBase, 6 * kMiB);
+  const GpuRegion staged = get(2 * kBase, 6 * kMiB);
   CHECK(staged.choice->way == Way::staged);
   CHECK(contains(staged.choice->reason, "part of the 3 chunks"));
   CHECK(contains(staged.choice->reason, "gpuDirectRDMACapable"));
@@ -122,14 +122,14 @@ TEST_CASE_FIXTURE(GpuFixture, "a look-up takes one call of the driver for each c
 
 TEST_CASE_FIXTURE(GpuFixture, "memory across several chunks is one registration") {
   cuda.add_chunks(2 * kBase, 2 * kMiB, 3);
-  const Registered registered = get(2 * kBase + kMiB, 4 * kMiB);
+  const GpuRegion registered = get(2 * kBase + kMiB, 4 * kMiB);
   CHECK(registered.choice->way == Way::dmabuf);
   CHECK(registered.region->nbytes() == 4 * kMiB);
 }
 
 TEST_CASE_FIXTURE(GpuFixture, "what the memory itself is refused leads to the next way") {
   verbs.least_refused = 512 * kKiB;
-  const Registered staged = get(kBase, kMiB);
+  const GpuRegion staged = get(kBase, kMiB);
   CHECK(staged.choice->way == Way::staged);
   CHECK(contains(staged.choice->reason, "BAR1"));
   CHECK(get(kBase, 4096).choice->way == Way::dmabuf);
@@ -182,7 +182,7 @@ TEST_CASE_FIXTURE(GpuFixture, "Data Direct goes without relaxed ordering where t
   cuda.pcie_mapping = true;
   verbs.relaxed_ordering_error = EINVAL;
   open(kHost, /*mlx5=*/true);
-  const Registered registered = get(kBase, 4096);
+  const GpuRegion registered = get(kBase, 4096);
   CHECK(registered.choice->data_direct);
   CHECK(!registered.choice->relaxed_ordering);
   CHECK(verbs.registered_by == "mlx5dv_reg_dmabuf_mr");
@@ -190,7 +190,7 @@ TEST_CASE_FIXTURE(GpuFixture, "Data Direct goes without relaxed ordering where t
 }
 
 TEST_CASE_FIXTURE(GpuFixture, "memory without bytes is not registered") {
-  const Registered nothing = get(kBase, 0);
+  const GpuRegion nothing = get(kBase, 0);
   CHECK(nothing.region == nullptr);
   CHECK(nothing.choice->reason == "it has no bytes");
 }
@@ -203,7 +203,7 @@ TEST_CASE_FIXTURE(GpuFixture, "a registration is used again for the same memory 
   CHECK(stats().hits == 1);
   CHECK(stats().entries == 1);
   CHECK(stats().nbytes == 64 * kKiB);
-  const Registered read_only =
+  const GpuRegion read_only =
       registrations->find_or_create({.extent = {kBase, kBase + 4096}, .writable = false});
   CHECK(read_only.region.get() != region.get());
   CHECK(get(kBase + 32 * kKiB, 64 * kKiB).region.get() != region.get());  // reaches further
@@ -266,7 +266,7 @@ TEST_CASE_FIXTURE(GpuFixture, "the least recently used of the unused are evicted
 
 TEST_CASE_FIXTURE(GpuFixture, "among many registrations one is found, or not, by a look at few") {
   constexpr std::uint64_t kMany = 200;
-  std::vector<Registered> held;
+  std::vector<GpuRegion> held;
   for (std::uint64_t i = 0; i < kMany; ++i) held.push_back(get(kBase + i * 4096, 2048));
   held.push_back(get(kBase, 100 * kKiB));  // a long one, below most
   const std::uint64_t before = stats().looks;
@@ -282,7 +282,7 @@ TEST_CASE("registrations outlive the cache's owner, and none is left behind") {
   FakeVerbs verbs;
   cuda.add(MemoryKind::plain, kBase, kMiB);
   {
-    Registered held;
+    GpuRegion held;
     {
       GpuRegistrations registrations(open_adapter(verbs), cuda.table(), kHost, {});
       held = registrations.find_or_create({.extent = {kBase, kBase + 4096}, .writable = true});

@@ -302,7 +302,7 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
     CHECK(neighbour.sweep() == 0);  // visits what ended, not all that exists
   }
   SUBCASE("forgotten with the session") {
-    neighbour.leave();
+    neighbour.end();
     CHECK(neighbour.known(key) == nullptr);
   }
 }
@@ -347,7 +347,7 @@ TEST_CASE("a session that has ended does not come back") {
                       std::make_shared<RouteBook>());
   const auto reached = reach_board(neighbour, owner);
   REQUIRE(reached.session);
-  neighbour.leave();
+  neighbour.end();
   CHECK(reached.session->at_board([](std::byte*) noexcept {}) == shm::Copied::left);
   CHECK(neighbour.reach_board(kSome).reason == "the connection has ended");
 }

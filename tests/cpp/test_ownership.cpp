@@ -235,14 +235,15 @@ struct Copied {
   std::shared_ptr<StagedMemories> staged = std::make_shared<StagedMemories>();
   std::shared_ptr<const StagedMemories::Right> right = staged->open(kWhere, true);
   Memory memory = make();
-  std::shared_ptr<const Pinned> copy = staged->borrow(right->key());
+  std::shared_ptr<const Registration> copy = staged->borrow(right->key());
 
   Memory make() {
     auto regions = std::make_shared<Regions>();
     regions->set_staged(right);
-    const auto pinned = std::make_shared<const Pinned>(std::move(regions), nullptr);
-    staged->bind(*right, pinned);
-    return Memory(EndpointId{}, Layout::bytes(kWhere.begin, kWhere.end - kWhere.begin), pinned, {});
+    const auto registration = std::make_shared<const Registration>(std::move(regions), nullptr);
+    staged->bind(*right, registration);
+    return Memory(EndpointId{}, Layout::bytes(kWhere.begin, kWhere.end - kWhere.begin),
+                  registration, {});
   }
 };
 
@@ -273,7 +274,7 @@ TEST_CASE("memory that is closed again by the end of its owner does not wait for
     again = memory->withdrawn();
   });
   memory = std::make_unique<Memory>(EndpointId{}, Layout::bytes(kWhere.begin, 0),
-                                    std::make_shared<const Pinned>(nullptr, std::move(owner)),
+                                    std::make_shared<const Registration>(nullptr, std::move(owner)),
                                     Memory::Kind{});
   CHECK_FALSE(again);
   memory->close();

@@ -168,7 +168,7 @@ TEST_CASE("what devices are found not to have to do is asked again when a queue 
     finish(copied);
   }
   const Blocked blocked(pair);  // the queue pair is not repaired
-  pair.to_right->rails().path(0)->abandon("a test says so");
+  pair.to_right->rails().path(0)->to_error("a test says so");
   CHECK(pair.write("")->route().kind == "host");
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("an error of a notification that waits for a device states that its da
     const auto path = pair.to_right->rails().path(0);
     const auto transfer = std::make_shared<Transfer>(path->poller(), 64, nullptr);
     if (copied) transfer->note_placed();
-    path->abandon("a test says so");
+    path->to_error("a test says so");
     Job job(transfer, IBV_WR_RDMA_WRITE);
     job.then(notify_message({1, 1}));
     path->submit_message(std::move(job), soon());
@@ -293,7 +293,8 @@ TEST_CASE("a notification without a device is behind what a device wrote before 
 
 TEST_CASE("threads write until the memory of the peer is closed, and nothing lands behind that") {
   Rows pair;
-  const auto owner = pair.target.pinned()->owner;  // the bytes stay, the right to them does not
+  const auto owner =
+      pair.target.registration()->owner;  // the bytes stay, the right to them does not
   auto* const bytes = reinterpret_cast<std::byte*>(pair.target.layout().address);
   constexpr std::int64_t kAll = kThreads * kNbytes;
   std::memset(reinterpret_cast<void*>(pair.source.layout().address), 1, kAll);

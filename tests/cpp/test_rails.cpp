@@ -119,7 +119,7 @@ TEST_CASE("the route names the rails and says why one does not serve") {
   CHECK(contains(both.reason, "soft0 and soft0@127.0.0.2 read and write"));
   CHECK(write(*rails.to_right, from, to.remote())->route().device == kTwo);
   cut(*rails.to_right, 1);
-  rails.to_right->rails().path(1)->give_up("the wire is cut");
+  rails.to_right->rails().path(1)->fail("the wire is cut");
   const Route one = rails.to_right->route(from, to.remote());
   CHECK(one.device == "soft0");
   CHECK(contains(one.reason, "soft0@127.0.0.2 does not serve: the wire is cut"));
@@ -140,7 +140,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   CHECK(!transfer->done());
   CHECK(!late->done());
   // The transfer fails, and its notification is never seen.
-  rails.to_right->rails().path(1)->give_up("the wire was cut");
+  rails.to_right->rails().path(1)->fail("the wire was cut");
   REQUIRE(transfer->wait(soon()));
   REQUIRE(late->wait(soon()));
   CHECK_THROWS_AS((void)transfer->result(), VerbsError);
@@ -162,8 +162,8 @@ TEST_CASE("a transfer cut off between its shares reports that something was writ
   }
   SUBCASE("by the end of the rail that was to carry the notification") {
     const auto transfer = write(*rails.to_right, from, to.remote(), Notification{3, 1});
-    rails.to_right->rails().path(0)->give_up("the wire was cut");
-    rails.to_right->rails().path(1)->give_up("the other one was cut");
+    rails.to_right->rails().path(0)->fail("the wire was cut");
+    rails.to_right->rails().path(1)->fail("the other one was cut");
     const auto error = failure_of<VerbsError>(transfer);
     CHECK(error.effect() == Effect::all);
     CHECK(contains(error.what(), "the wire was cut"));
@@ -180,10 +180,10 @@ TEST_CASE("a rail that was closed is not waited for where another may come back"
       .path(0)
       ->settle();  // as when the peer reports that it has left the rail, too
   finish(write(*rails.to_right, from, to.remote(), Notification{3, 1}));  // over the other
-  rails.to_right->rails().path(1)->give_up("the wire was cut");
+  rails.to_right->rails().path(1)->fail("the wire was cut");
   const auto pending = write(*rails.to_right, from, to.remote(), Notification{4, 1});
   CHECK(!pending->done());
-  rails.to_right->rails().path(1)->give_up("the wire is still cut");
+  rails.to_right->rails().path(1)->fail("the wire is still cut");
   (void)failure_of<Error>(pending);
   CHECK(rails.right.peek_notify(4) == 0);
 }
@@ -316,7 +316,7 @@ TEST_CASE("atomics refuse another adapter's rail as long as the first is out of 
   const std::int64_t one[] = {1};
   const Memory counter = rails.right.empty(one, DType::parse("uint64"));
   cut(*rails.to_right, 0);
-  rails.to_right->rails().path(0)->give_up("the wire is cut");
+  rails.to_right->rails().path(0)->fail("the wire is cut");
   CHECK_THROWS_AS((void)rails.to_right->fetch_add(counter.remote(), 1), RouteUnavailable);
   finish(rails.to_right->notify({1, 1}));  // the other rail carries the rest
 }

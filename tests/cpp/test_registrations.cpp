@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/memory/host_registrations.hpp"
 #include "engine/memory/registration_choice.hpp"
-#include "engine/memory/registrations.hpp"
 #include "eventually.hpp"
 #include "fake_verbs.hpp"
 #include "gpu_fixture.hpp"
@@ -278,12 +278,12 @@ struct HostMemory {
   std::array<std::byte, 8192> memory{};
   const std::uint64_t here = reinterpret_cast<std::uint64_t>(memory.data());
   const std::uint64_t there = here + 4096;
-  std::unique_ptr<Registrations> registrations;
+  std::unique_ptr<HostRegistrations> registrations;
 
   HostMemory() {
     verbs.device.max_mr_size = 1 << 20;
     auto domain = rdma::ProtectionDomain::create(rdma::Device::open(verbs.table(), "fake0"));
-    registrations = std::make_unique<Registrations>(
+    registrations = std::make_unique<HostRegistrations>(
         Rails{std::make_shared<Rail>(0, std::move(domain), "it is a fake")}, nullptr,
         std::make_shared<LiveRegions>());
   }
@@ -370,7 +370,7 @@ TEST_CASE_FIXTURE(GpuFixture, "the same memory of a GPU is registered once, by w
   auto second = std::async(std::launch::async, [&] { return get(at, 4096); });
   CHECK(eventually([&] { return cuda.calls > calls; }));  // it queries the memory
   driver.go_on();
-  const Registered one = first.get();
+  const GpuRegion one = first.get();
   CHECK(second.get().region.get() == one.region.get());
   CHECK(stats().entries == 2);
 }

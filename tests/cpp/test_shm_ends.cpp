@@ -67,7 +67,7 @@ TEST_CASE("closing reports whether a thread was stopped or a GPU has not got the
   claim.reset();
   CHECK_FALSE(settle());
   CHECK(reports.count("their stream has not reached them yet") == 1);
-  guest.hazards().let_go(entry.slot);
+  guest.hazards().release(entry.slot);
   CHECK(settle());
   CHECK(reports.count() == 0);
 }
@@ -126,7 +126,7 @@ TEST_CASE("a dismissed client copies and puts nothing any more") {
           Copied::dismissed);
   }
   SUBCASE("by itself") {
-    session->leave();
+    session->end();
     CHECK(session->copy(*mapping, Direction::write, std::span(&run, 1), note) == Copied::left);
     CHECK(session->at_board(note) == Copied::left);
     CHECK(copy(*session, *mapping, Direction::read, bytes.data(), room.address(), 4096).outcome ==
@@ -250,7 +250,7 @@ TEST_CASE("waiting for an answer blocks neither leaving nor cached answers") {
   CHECK(host.hear().key == 2);
   CHECK(session->open(1, 0, soon()).mapping->begin == 0x10000);
   const auto begin = Deadline::Clock::now();
-  session->leave();
+  session->end();
   for (auto& thread : waiting) thread.join();
   CHECK(Deadline::Clock::now() - begin < std::chrono::seconds(10));
 }

@@ -65,7 +65,7 @@ TEST_CASE_FIXTURE(StagedCouple, "there is one ring to ask with, and one to answe
 
 TEST_CASE_FIXTURE(StagedCouple, "memory is registered as staged, and the route says why") {
   const auto [near, far] = arrays({100});
-  CHECK(near.registration()->way == engine::RegistrationWay::staged);
+  CHECK(near.choice()->way == engine::RegistrationWay::staged);
   CHECK(!far.remote().reachable());
   const engine::Route route = to_right->route(near, far.remote());
   CHECK(route.kind == "staged");
@@ -315,7 +315,7 @@ TEST_CASE_FIXTURE(StagedCouple, "a connection cut in mid-transfer is an error, a
   const auto [near, far] = arrays({150000});
   for (unsigned round = 1; round <= 10; ++round) {
     const auto cut_off = write(*to_right, near, far.remote());
-    (round % 2 == 0 ? to_right : to_left)->rails().path(0)->abandon("the wire was cut");
+    (round % 2 == 0 ? to_right : to_left)->rails().path(0)->to_error("the wire was cut");
     REQUIRE(cut_off->wait(soon()));
     const auto repaired = [&] {
       return to_right->rails().reports()[0].trouble.empty() &&

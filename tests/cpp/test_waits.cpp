@@ -125,7 +125,7 @@ TEST_CASE("one sleeper is counted while anybody waits for a slot") {
   CHECK(waits.board->sleepers().load() == 1);
   waits.put(5);
   CHECK(waits.board->sleepers().load() == 1);
-  waits.all.leave(other.id);
+  waits.all.forget(other.id);
   CHECK(waits.board->sleepers().load() == 0);
   CHECK(waits.slots(7, 1, 4).first);
 }

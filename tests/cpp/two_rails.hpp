@@ -67,7 +67,7 @@ inline std::string troubles(const engine::Peer& peer) {
 
 // Ends the rail's queue pair like an error of its device.
 inline void cut(engine::Peer& peer, engine::RailIndex rail) {
-  peer.rails().path(rail)->abandon("the wire was cut");
+  peer.rails().path(rail)->to_error("the wire was cut");
 }
 
 template <typename Ready>

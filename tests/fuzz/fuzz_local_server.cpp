@@ -111,7 +111,7 @@ class Siege {
         copy(*session, *mapping, shm::Direction::write, bytes.data(), room.address(), bytes.size());
     require(outcome == shm::Copied::all && nbytes == bytes.size(), "others can copy");
     require(room.data()[63] == std::byte{7}, "what they copy arrives");
-    session->leave();
+    session->end();
   }
 
   Input& input_;

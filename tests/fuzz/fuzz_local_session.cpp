@@ -44,7 +44,7 @@ class Owner {
         default: ask_and_tell(); break;
       }
     }
-    session_->leave();
+    session_->end();
   }
 
  private:
