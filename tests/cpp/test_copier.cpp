@@ -256,8 +256,7 @@ TEST_CASE("nothing is left behind when making a copier fails") {
       return f.device.use_count() == 1 && f.cuda.modules == 0 &&
              f.cuda.copies.pinned() == 0 && f.cuda.copies.events() == 0 && f.cuda.depth == 0;
     };
-    for (const Deadline bound = soon(); !is_empty() && !bound.passed();) std::this_thread::yield();
-    CHECK(is_empty());
+    CHECK(eventually(is_empty));
     if (made) break;
   }
 }
@@ -325,11 +324,8 @@ TEST_CASE_FIXTURE(Pages, "released pages are locked again, and their owner stays
     CHECK(is(reach(pages, 0, 10), {{0, kPage}}));
     CHECK(cuda.copies.registered().contains(kBase));
   }
-  const Deadline end = soon();
-  while ((owners > 0 || PageLock::all_nbytes() > 0) && !end.passed()) std::this_thread::yield();
-  CHECK(owners == 0);
+  CHECK(eventually([&] { return owners == 0 && PageLock::all_nbytes() == 0; }));
   CHECK(cuda.copies.registered().empty());
-  CHECK(PageLock::all_nbytes() == 0);
 }
 
 TEST_CASE_FIXTURE(Pages, "threads lock and release the same pages") {

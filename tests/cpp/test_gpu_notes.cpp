@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "engine/stream/note_mirrors.hpp"
-#include "fake_cuda.hpp"
 #include "gpu_couple.hpp"
 
 namespace zerohop::testing {

@@ -181,13 +181,9 @@ struct CheckedStreams : CheckedCouple {
   CheckedStreams() : CheckedCouple("p2p") {}
 
   void* stream() { return cuda.copies.program_stream(); }
-  static engine::TransferOptions in(void* stream, std::optional<Notification> notify = {},
-                                    const char* route = "") {
-    return by(route, notify, 1.0, stream);
-  }
   static TransferPtr write_in(void* stream, Peer& peer, const Memory& from, const Memory& to,
                               std::optional<Notification> notify = {}) {
-    return write(peer, from, to.remote(), in(stream, notify));
+    return write(peer, from, to.remote(), by("", notify, 1.0, stream));
   }
   void run(const std::vector<void*>& streams, const std::vector<TransferPtr>& until) {
     const auto done = [&] {
@@ -215,7 +211,7 @@ TEST_CASE_FIXTURE(CheckedStreams, "a checked write takes its turn in its stream,
   CHECK_FALSE(cuda.copies.run(work));
   CHECK(get(far) == Bytes(50000, std::byte{0xEE}));
   // The stream's next work changes the array: not before it is compared.
-  const auto changed = read(*to_right, mine, next.remote(), in(work));
+  const auto changed = read(*to_right, mine, next.remote(), by("", {}, 1.0, work));
   finish(to_left->notify({1, 3}));
   run({work}, {waiting, written, changed});
   CHECK(waiting->result() == 3);
@@ -263,14 +259,14 @@ TEST_CASE_FIXTURE(CheckedStreams, "a call that would wait for a stream that wait
   const RemoteMemory remote = far_host.remote();
   const auto waiting = left.wait_notify_on(work, 4, true, {});
   for (const char* route : {"p2p", "host", ""}) {
-    CHECK(contains(
-        message_of<RouteUnavailable>([&] { write(*to_right, host, remote, in(work, {}, route)); }),
-        "stream= waits for notification slot 4, and this call would wait for the"));
+    CHECK(contains(message_of<RouteUnavailable>(
+                       [&] { write(*to_right, host, remote, by(route, {}, 1.0, work)); }),
+                   "stream= waits for notification slot 4, and this call would wait for the"));
   }
   finish(to_left->notify({4, 1}));
   run({work}, {waiting});
   for (const char* route : {"p2p", "host"}) {
-    finish(write(*to_right, host, remote, in(work, Notification{6, 1}, route)));
+    finish(write(*to_right, host, remote, by(route, Notification{6, 1}, 1.0, work)));
   }
 }
 

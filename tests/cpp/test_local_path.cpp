@@ -223,10 +223,10 @@ constexpr Neighbour::Patience kSome{.seconds = 20, .insists = true};
 
 // Serves until the session has begun.
 Neighbour::Reached reach_board(Neighbour& neighbour, Owner& owner) {
-  const Deadline soon = Deadline::after(Deadline::Seconds(20));
+  const Deadline deadline = soon();
   for (;;) {
     auto reached = neighbour.reach_board(kNone);
-    if (reached.session || soon.passed()) return reached;
+    if (reached.session || deadline.passed()) return reached;
     owner.local_server.serve();
   }
 }
@@ -266,10 +266,10 @@ TEST_CASE("what was reached is known until its owner closes it or either side le
     RemoteMemory remote;
     remote.local_key = key;
     remote.layout.address = address;
-    const Deadline soon = Deadline::after(Deadline::Seconds(20));
+    const Deadline deadline = soon();
     for (;;) {
       auto reached = neighbour.reach(remote, kNone);
-      if (reached.mapping || soon.passed()) return reached;
+      if (reached.mapping || deadline.passed()) return reached;
       owner.local_server.serve();
     }
   };

@@ -154,9 +154,7 @@ TEST_CASE("one answer after the other is asked for, however many notifications g
     finish(pair.write("host", Notification{2, 1}));
     finish(pair.write("p2p", Notification{2, 2}));
     finish(pair.write("p2p", Notification{2, value}));
-    const auto is_last = [&] { return pair.right.peek_notify(2) == value; };
-    const Deadline bound = soon();
-    while (!is_last()) REQUIRE_FALSE(bound.passed());
+    REQUIRE(eventually([&] { return pair.right.peek_notify(2) == value; }));
   }
 }
 
@@ -236,11 +234,9 @@ void Rows::write_until(Close close) {
       }
     });
   }
-  const Deadline bound = soon();
-  while (busy != kThreads && !bound.passed()) std::this_thread::yield();
+  CHECK(eventually([&] { return busy == kThreads; }));
   close();
   for (auto& thread : threads) thread.join();
-  CHECK(busy == kThreads);
   CHECK(refused == kThreads);
 }
 

@@ -174,9 +174,7 @@ TEST_CASE_FIXTURE(HostGpuCouple, "the peer's pages are released once it has clos
   finish(write(*to_right, ours, theirs.remote()));
   CHECK(cuda.copies.registered().size() == before + 1);
   theirs.close();
-  const Deadline end = soon();
-  while (cuda.copies.registered().size() > before && !end.passed()) std::this_thread::yield();
-  CHECK(cuda.copies.registered().size() == before);
+  CHECK(eventually([&] { return cuda.copies.registered().size() == before; }));
 }
 
 TEST_CASE_FIXTURE(HostGpuCouple, "what cannot be locked is left to the device, which says why") {

@@ -10,7 +10,6 @@
 
 #include "engine/memory/pages.hpp"
 #include "engine/path/gpu/gpu_ranges.hpp"
-#include "fake_cuda.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/chunk_export.hpp"
 #include "gpu_couple.hpp"
@@ -362,9 +361,7 @@ TEST_CASE_FIXTURE(PageCouple, "a list that waits for a GPU that hangs holds up n
     return message_of<TransferTimeout>(
         [&] { to_right->write_pages({&local, &remote, forth, back}, by("p2p", {}, 3.0)); });
   });
-  for (const Deadline bound = soon(); cuda.copies.waiting() < 4 && !bound.passed();) {
-    std::this_thread::yield();
-  }
+  CHECK(eventually([this] { return cuda.copies.waiting() >= 4; }));
   for (const auto on : {std::optional<driver::CudaStream>(), std::optional(stream)}) {
     const engine::TransferOptions options{
         .notify = {}, .require = "p2p", .timeout = 0.02, .stream = on};

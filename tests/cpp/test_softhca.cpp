@@ -270,14 +270,16 @@ std::set<std::string> congestion_controls() {
   return names;
 }
 
+// One of the two, which has the higher or the lower GID, and the other.
+std::pair<Side&, Side&> sorted(Side& a, Side& b, bool higher) {
+  const bool swapped = (std::memcmp(a.address().gid.raw, b.address().gid.raw, 16) < 0) == higher;
+  return swapped ? std::pair<Side&, Side&>(b, a) : std::pair<Side&, Side&>(a, b);
+}
+
 TEST_CASE("a queue pair that stays in RTR serves its peer") {
   for (const bool higher : {false, true}) {  // either side may be the one that dials
-    Side first;
-    Side second;
-    const bool first_is_lower =
-        std::memcmp(first.address().gid.raw, second.address().gid.raw, 16) < 0;
-    Side& passive = first_is_lower == higher ? second : first;
-    Side& active = first_is_lower == higher ? first : second;
+    Side first, second;
+    const auto [passive, active] = sorted(first, second, higher);
     REQUIRE(passive.try_init() == 0);
     REQUIRE(passive.try_ready_to_receive(active.address()) == 0);
     active.connect(passive.address());
@@ -337,12 +339,8 @@ TEST_CASE("a wrong packet sequence number keeps the two apart") {
 
 TEST_CASE("a peer with another packet sequence number is disconnected when the own one is known") {
   for (const bool higher : {false, true}) {
-    Side first;
-    Side second;
-    const bool first_is_lower =
-        std::memcmp(first.address().gid.raw, second.address().gid.raw, 16) < 0;
-    Side& passive = first_is_lower == higher ? second : first;
-    Side& active = first_is_lower == higher ? first : second;
+    Side first, second;
+    const auto [passive, active] = sorted(first, second, higher);
     Address wrong = passive.address();
     wrong.psn ^= 1;
     REQUIRE(passive.try_init() == 0);

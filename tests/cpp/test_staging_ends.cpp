@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "gpu_couple.hpp"
-#include "softhca/softhca.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -250,15 +249,6 @@ constexpr driver::CudaResult kDestroyed = 709;  // CUDA_ERROR_CONTEXT_IS_DESTROY
 const std::string kSaid = "(709), made to fail; the program has destroyed or reset the context";
 constexpr std::chrono::seconds kSoon{8};  // with two copies that are waited for
 
-// The error of a transfer, at once or later.
-template <typename Call>
-std::string failure_of(Call call) {
-  return message_of<Error>([&] {
-    const auto transfer = call();
-    finish(transfer);
-  });
-}
-
 struct Gone {
   explicit Gone(FakeCuda& of) : cuda(of) {
     cuda.error = kDestroyed;
@@ -287,10 +277,10 @@ void refuses_and_ends_well(Couple& couple, Memory ours, Memory theirs) {
   finish(write(*couple.to_right, ours, theirs.remote()));
   const Gone gone(couple.cuda);
   for (int i = 0; i < 3; ++i) {
-    CHECK(contains(failure_of([&] { return write(*couple.to_right, ours, theirs.remote()); }),
-                   kSaid));
-    CHECK(
-        contains(failure_of([&] { return read(*couple.to_right, ours, theirs.remote()); }), kSaid));
+    CHECK(contains(
+        message_of<Error>([&] { finish(write(*couple.to_right, ours, theirs.remote())); }), kSaid));
+    CHECK(contains(
+        message_of<Error>([&] { finish(read(*couple.to_right, ours, theirs.remote())); }), kSaid));
   }
   ends_well(couple, ours, theirs);
 }

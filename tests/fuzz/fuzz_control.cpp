@@ -20,8 +20,6 @@ using zerohop::fuzz::Stranger;
 constexpr std::size_t kMostSteps = 32;
 constexpr int kLookAfterOthers = 256;  // inputs
 
-constexpr DType kBytes{.code = kDTypeUInt, .bits = 8, .lanes = 1};
-
 struct GivenUp {};
 std::atomic<bool> given_up{false};  // what the stranger has to say to a dialler is said
 
@@ -36,8 +34,7 @@ EndpointOptions of_host(const char* name) {
 
 struct Host {
   Host() {
-    const std::int64_t nbytes = 4096;
-    memory.emplace(endpoint.empty(std::span(&nbytes, 1), kBytes));
+    memory.emplace(testing::host_array(endpoint, {4096}));
     endpoint.share("kv", *memory);
   }
   Endpoint endpoint{of_host("attacked")};

@@ -19,7 +19,6 @@ using zerohop::fuzz::Stranger;
 constexpr std::size_t kMostSteps = 32;
 constexpr std::size_t kReceives = 16;
 constexpr std::size_t kSlot = 8192;
-constexpr DType kBytes{.code = kDTypeUInt, .bits = 8, .lanes = 1};
 
 constexpr int kInputsEach = 32;  // a host whose keys are guessed makes the guesser wait
 
@@ -29,7 +28,7 @@ std::unique_ptr<Endpoint>& hosted() {
 }
 Endpoint& host() { return *hosted(); }
 
-Memory array_of(std::int64_t nbytes) { return host().empty(std::span(&nbytes, 1), kBytes); }
+Memory array_of(std::int64_t nbytes) { return testing::host_array(host(), {nbytes}); }
 
 testing::SideOptions options_of_side() {
   testing::SideOptions options;
