@@ -55,7 +55,7 @@ enum class Awaited : std::uint32_t {
 struct Wait {
   std::uint64_t word = 0;         // 32 bits
   std::uint64_t note = 0;         // a Note
-  std::uint64_t cancelled = 0;     // 32 bits of pinned memory; not 0: stop waiting
+  std::uint64_t cancelled = 0;    // 32 bits of pinned memory; not 0: stop waiting
   std::uint64_t end = 0;          // a WaitEnd
   std::uint64_t nanoseconds = 0;  // upper bound
   Awaited awaited = Awaited::slot;

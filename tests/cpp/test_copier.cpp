@@ -253,8 +253,8 @@ TEST_CASE("nothing is left behind when making a copier fails") {
     }
     f.cuda.fail_at = 0;
     const auto is_empty = [&] {  // kernels are released on a separate thread
-      return f.device.use_count() == 1 && f.cuda.modules == 0 &&
-             f.cuda.copies.pinned() == 0 && f.cuda.copies.events() == 0 && f.cuda.depth == 0;
+      return f.device.use_count() == 1 && f.cuda.modules == 0 && f.cuda.copies.pinned() == 0 &&
+             f.cuda.copies.events() == 0 && f.cuda.depth == 0;
     };
     CHECK(eventually(is_empty));
     if (made) break;

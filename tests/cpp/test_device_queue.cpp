@@ -97,8 +97,7 @@ TEST_CASE_FIXTURE(Queues, "what others had is not given back while a queue is op
   }
   CHECK(cuda.copies.pinned() == pinned + 1);
   made.reset();
-  CHECK(eventually(
-      [&] { return cuda.copies.pinned() < pinned; }));  // its own memory, too
+  CHECK(eventually([&] { return cuda.copies.pinned() < pinned; }));  // its own memory, too
 }
 
 TEST_CASE_FIXTURE(Queues, "a queue that is closed beside another is given back behind that") {

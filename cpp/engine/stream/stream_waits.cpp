@@ -333,8 +333,8 @@ Failure StreamWaits::why_in_vain(const Entry& entry,
   }
   const bool alone = !closed_ && entry.cancelled;
   return {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,
-          .message = stream + " in vain: " + (alone ? *entry.cancelled : "the Endpoint was closed") +
-                     goes_on};
+          .message = stream + " in vain: " +
+                     (alone ? *entry.cancelled : "the Endpoint was closed") + goes_on};
 } catch (const std::bad_alloc&) {
   return {.message = "out of memory"};  // short enough to need no allocation
 }

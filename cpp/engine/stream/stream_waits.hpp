@@ -71,7 +71,7 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
     std::optional<std::uint32_t> slot = {};              // whose notes belong to it
     bool resets = false;                                 // clears the slot
     std::vector<std::shared_ptr<const void>> kept = {};  // until the wait has ended
-    std::optional<std::string> cancelled = {};            // why it was cancelled
+    std::optional<std::string> cancelled = {};           // why it was cancelled
   };
 
   std::shared_ptr<gpu::StreamWaiter> waiter_of(const std::shared_ptr<const gpu::Device>& device);
