@@ -116,7 +116,7 @@ auto property() {
 void bind_verbs_memory(py::module_& m) {
   // Both classes before any method: signatures name the other class.
   py::class_<VerbsRegion, std::shared_ptr<VerbsRegion>> region(m, "MemoryRegion", R"(
-GpuRegion bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
+Registered bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
 
 region[a:b] is a MemorySlice of bytes a to b.)");
   py::class_<VerbsSlice> slice(m, "MemorySlice",

@@ -77,8 +77,8 @@ class LocalSession {
   // Moves the entries that ended since `seen` from `all`, keyed by exposure key, to `ended`.
   // mapping_of: maps a value to its mapping. Returns how many entries it visited: only those that
   // ended, if their keys are still known.
-  template <typename Map, typename WindowOf>
-  std::size_t take_ended(Map& all, std::uint64_t& seen, WindowOf mapping_of,
+  template <typename Map, typename MappingOf>
+  std::size_t take_ended(Map& all, std::uint64_t& seen, MappingOf mapping_of,
                          std::vector<typename Map::node_type>& ended) const {
     if (const auto struck = struck_since(seen)) {
       for (const std::uint64_t key : *struck) ended.push_back(all.extract(key));

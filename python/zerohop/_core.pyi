@@ -117,7 +117,7 @@ class AsyncEvent:
 
 class MemoryRegion:
     """
-    GpuRegion bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
+    Registered bytes, made by ProtectionDomain.register (man ibv_reg_mr). Keeps its array alive.
 
     region[a:b] is a MemorySlice of bytes a to b.
     """

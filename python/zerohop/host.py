@@ -34,7 +34,7 @@ def human_bytes(nbytes: float) -> str:
 
 def decimal_bytes(nbytes: float) -> str:
     """Powers of 1000, to match GB/s: 65536 -> '65.54 kB'."""
-    return _scaled(nbytes, 1000, ("B", "kB", "MB", "GB"))
+    return _scaled(nbytes, 1000, ("B", "kB", "MB", "GB", "TB"))
 
 
 def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:

@@ -74,6 +74,17 @@ def test_mistakes_at_an_endpoint(open_endpoint):
         ep.share("x", other.empty(3))
 
 
+def test_messages_move_memory_of_their_own_endpoint(open_endpoint):
+    ep, other = open_endpoint(), open_endpoint()
+    peer = ep.connect(other.address)
+    for nbytes in (8, 1 << 20):  # within a message, and read in place
+        foreign = other.empty(nbytes)
+        for call in (peer.send, peer.recv):
+            with pytest.raises(zh.RegistrationError, match="another Endpoint"):
+                call(foreign)
+    peer.send(ep.empty(8)).wait()  # the queue pair still works
+
+
 def test_no_error_shows_an_address(open_endpoint):
     ep, other = open_endpoint(), open_endpoint()
     address = other.address

@@ -1,4 +1,4 @@
-// GpuRegion memory of a fake GPU beside a Side of soft0.
+// Registered memory of a fake GPU beside a Side of soft0.
 #pragma once
 
 #include <algorithm>

@@ -43,7 +43,7 @@ bool get(int fd, T& value) {
   return ::recv(fd, &value, sizeof value, MSG_WAITALL) == sizeof value;
 }
 
-// GpuRegion memory in pages of its own, which become inaccessible when it goes: a late access
+// Registered memory in pages of its own, which become inaccessible when it goes: a late access
 // would crash.
 struct Pages {
   explicit Pages(const Side& side, int access = IBV_ACCESS_LOCAL_WRITE)

@@ -55,7 +55,7 @@ class Grants {
   std::size_t next_sweep_ = 16;  // entry count at which dead entries are removed
 };
 
-// GpuRegion memory and its owner. Transfers hold it, so that it stays alive and registered while
+// Registered memory and its owner. Transfers hold it, so that it stays alive and registered while
 // they run, whatever the caller closes or drops.
 struct Registration {
   std::shared_ptr<const Regions> regions;  // null for memory without bytes

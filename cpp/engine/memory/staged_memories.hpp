@@ -47,7 +47,8 @@ class StagedMemories : public std::enable_shared_from_this<StagedMemories> {
   // Sets the memory that the key opens.
   void bind(const Right& right, const std::shared_ptr<const Registration>& memory);
 
-  // The memory, for a query only. Null: the peer has no such right.
+  // Checks the key, the range and the right. Null: the peer has no such right. It does not keep the
+  // memory for a copy: borrow() does.
   std::shared_ptr<const Registration> find(std::uint64_t key, const Extent& extent,
                                            bool writes) const;
   // ... for one copy to or from it; closing the right waits for that copy.

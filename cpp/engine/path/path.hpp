@@ -26,8 +26,9 @@ class Path {
   virtual bool brief() const noexcept = 0;
   // Null, with the reason: the next path that takes the call must carry it out. Null without a
   // reason: the call may only be brief, and would not be.
-  // Throws PeerLost, RegistrationError, RouteUnavailable, std::invalid_argument, TransferTimeout;
-  // then nothing was transferred.
+  // Throws PeerLost, RegistrationError, RouteUnavailable, std::invalid_argument, TransferTimeout,
+  // CudaError, VerbsError. Nothing was transferred then, unless the effect of the error says
+  // otherwise (copies by a GPU).
   virtual TransferPtr begin(const Call& call, std::string& why_not) = 0;
   // The route of such a call between these two arrays; null, with the reason, as in begin().
   // why_not: on entry, why the paths before it do not move them.

@@ -62,13 +62,16 @@ void PeerState::throw_lost(Effect effect) const {
   throw PeerLost(lost_text() + "; connect again", 0, effect);
 }
 
+void PeerState::check_own(const Memory& local) const {
+  if (same_id(local.endpoint(), own_)) return;
+  throw RegistrationError(
+      "this memory is registered with another Endpoint: register it with the one whose Peer moves "
+      "it");
+}
+
 void PeerState::check_ends(const Pair& pair) const {
-  const auto& [local, remote] = std::tie(*pair.local, *pair.remote);
-  if (!same_id(local.endpoint(), own_)) {
-    throw RegistrationError(
-        "this memory is registered with another Endpoint: register it with the "
-        "one whose Peer moves it");
-  }
+  check_own(*pair.local);
+  const RemoteMemory& remote = *pair.remote;
   if (!same_id(remote.endpoint, identity_.id)) {
     throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +
                                 ", not to peer '" + identity_.name + "'");

@@ -21,7 +21,7 @@ class PendingWork {
   void wait_for_host_copies(const Deadline& until) const;
   void wait_for_copies(const Deadline& until) const;  // including those of GPUs
 
-  // Each is counted by its path.
+  // Each is counted by its path. Below 0 for a moment: work that ended before it was counted.
   std::atomic<int> host_copies{0};  // queued for the thread that copies
   std::atomic<int> gpu_copies{0};
   std::atomic<int> staged{0};

@@ -65,6 +65,7 @@ Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
 
 TransferPtr Messages::send(const Memory& from, std::uint32_t tag) {
   s_.state->check_alive();
+  s_.state->check_own(from);
   const Deadline until = s_.state->deadline({});
   s_.pending->wait_for_copies(until);
   wait_for_program(from, until);
@@ -109,6 +110,7 @@ TransferPtr Messages::receive(const Memory& into, std::uint32_t tag) {
 TransferPtr Messages::post_receive(const Memory& into, std::uint32_t tag,
                                    std::shared_ptr<std::optional<Seal>> seal) {
   s_.state->check_process();
+  s_.state->check_own(into);
   if (!into.writable()) {
     throw std::invalid_argument(
         "cannot receive into a read-only array, or one whose elements overlap: register a "

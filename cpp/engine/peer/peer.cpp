@@ -162,13 +162,13 @@ void Peer::wait_for_its_copies() {
     const std::lock_guard lock(mutex_);
     client = dismissed_.lock();
   }
-  const Deadline soon = Deadline::after(shm::kLongestCopy);
-  if (!shm::await_copies([&] { return !staged_->answering(); }, soon)) {
+  const auto soon = [] { return Deadline::after(shm::kLongestCopy); };
+  if (!shm::await_copies([&] { return !staged_->answering(); }, soon())) {
     report("a copy of GPU memory for peer '" + state_->name() +
            "' does not end: the GPU hangs or failed");
   }
   const auto done = [&] { return !client || !client->at_work(); };
-  if (shm::await_copies(done, soon)) return;
+  if (shm::await_copies(done, soon())) return;
   report("peer '" + state_->name() + "'" +
          shm::why_unended(client->gpu_at_work(), "memory of this process"));
 }
@@ -186,7 +186,9 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
     if (!found && path->takes(call)) found = path->route(pair, why_not);
   }
   Route route = *found;
-  const RailMask taken = devices_->rails_of(pair, devices_->kind(pair));
+  const RailMask taken = found->kind == "p2p"
+                             ? RailMask{1} << rails_->group()->message_rail()
+                             : devices_->rails_of(pair, devices_->kind(pair));
   const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed

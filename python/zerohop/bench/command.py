@@ -76,7 +76,7 @@ COMMANDS = {
     "registration": Command(
         "registration",
         ("raw",),
-        """Cost of registering and closing memory, by size, repeated, and by views.
+        """Cost of registering and closing memory, by size, and repeated.
 
         Host memory and, if there is a GPU, its memory with and without the cache. Peer: raw (ibv_reg_mr by
         zh.verbs).""",

@@ -108,7 +108,7 @@ def write_whole(path: Path, rows: Iterable[Mapping[str, Any]], about: Mapping[st
     if place is None:
         with path.open("w") as file:
             return _write(file, rows, about)
-    draft = place.with_name(f".{place.name}.{uuid4().hex}")
+    draft = place.with_name(f".{uuid4().hex[:10]}")  # shorter than most names: none is too long
     try:
         with draft.open("x") as file:
             _write(file, rows, about)

@@ -104,7 +104,7 @@ def plain(rows: Sequence[Row]) -> str:
     """Aligned columns with a line of titles, whatever their width."""
     from rich.console import Console
 
-    console = Console(file=io.StringIO(), width=_WIDEST)
+    console = Console(file=io.StringIO(), width=_WIDEST, force_terminal=False, color_system=None)
     with console.capture() as shown:
         console.print(_table(rows))
     return "\n".join(line.rstrip() for line in shown.get().splitlines())

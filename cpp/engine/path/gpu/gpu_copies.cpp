@@ -69,9 +69,11 @@ GpuCopies::~GpuCopies() {
 
 std::shared_ptr<GpuCopies::Lane> GpuCopies::lane_of(
     const std::shared_ptr<const gpu::Device>& device) {
-  auto& lane = lanes_[device->ordinal()];
-  if (!lane) lane = std::make_shared<Lane>(device);
-  return lane;
+  const auto known = lanes_.find(device->ordinal());
+  if (known != lanes_.end()) return known->second;
+  // Made before it has an entry: the GPU may refuse a stream.
+  auto lane = std::make_shared<Lane>(device);
+  return lanes_.emplace(device->ordinal(), std::move(lane)).first->second;
 }
 
 void GpuCopies::wait_for_room(const Deadline& deadline) {

@@ -134,7 +134,7 @@ std::shared_ptr<const Route> GpuPath::route(const Pair& pair, std::string& why_n
 
 bool GpuPath::takes(const Call& call) const {
   const TransferOptions& options = call.options;
-  if (!call.on_gpus && s_.pending->gpu_copies == 0) return false;
+  if (!call.on_gpus && s_.pending->gpu_copies <= 0) return false;
   if (!options.may_be_p2p() || (!gpus_ && options.require.empty())) return false;
   return call.on_gpus || (!options.in_turn && call.nbytes() == 0);
 }

@@ -32,12 +32,12 @@ class GpuPath : public Path {
 
   void meet(std::shared_ptr<RouteBook> book);  // after the local path has met the peer
 
-  // Also what must follow GPU copies: notifications without data, so that no thread waits.
+  // Also what must follow GPU copies: notifications without data, so that the caller does not wait.
   bool takes(const Call& call) const override;
   bool brief() const noexcept override { return false; }
   TransferPtr begin(const Call& call, std::string& why_not) override;
   std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override;
-  bool idle() const override { return s_.pending->gpu_copies == 0; }
+  bool idle() const override { return s_.pending->gpu_copies <= 0; }
   void end() noexcept override;
   void sweep() override;
 

@@ -113,7 +113,7 @@ TransferPtr LocalPath::begin(const Call& call, std::string& why_not) {
   const shm::RemoteMapping* mapping =
       copy.pieces.empty() ? nullptr : copy.pieces.front().mapping.get();
   copy.transfer = std::make_shared<Transfer>(s_.poller, copy.nbytes, neighbour_->route(mapping));
-  count_operation(*copy.transfer, call.opcode, !copy.pieces.empty(), options.notify.has_value(),
+  count_operation(*copy.transfer, call.opcode, !call.pairs.empty(), options.notify.has_value(),
                   s_.state->name());
   copy.session = std::move(last.session);
   if (options.notify) copy.message = notify_message(*options.notify);

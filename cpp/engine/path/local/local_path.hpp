@@ -48,7 +48,7 @@ class LocalPath : public Path, public std::enable_shared_from_this<LocalPath> {
   bool brief() const noexcept override { return neighbour_ != nullptr; }
   TransferPtr begin(const Call& call, std::string& why_not) override;
   std::shared_ptr<const Route> route(const Pair& pair, std::string& why_not) const override;
-  bool idle() const override { return s_.pending->host_copies == 0; }
+  bool idle() const override { return s_.pending->host_copies <= 0; }
   void end() noexcept override;
   void sweep() override;
 

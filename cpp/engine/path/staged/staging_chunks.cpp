@@ -77,9 +77,11 @@ bool Staging::start_chunk(StagedWork& work, Rings& rings) {
 }
 
 StagingRing& Staging::ring_of(Rings& rings, const std::shared_ptr<const gpu::Device>& gpu) {
-  auto& ring = rings[gpu ? gpu->ordinal() : -1];
-  if (!ring) ring = std::make_shared<StagingRing>(gpu, *services_.registrations, services_.chunk);
-  return *ring;
+  const int ordinal = gpu ? gpu->ordinal() : -1;
+  if (const auto known = rings.find(ordinal); known != rings.end()) return *known->second;
+  // Made before it has an entry: registering its memory may fail.
+  auto ring = std::make_shared<StagingRing>(gpu, *services_.registrations, services_.chunk);
+  return *rings.emplace(ordinal, std::move(ring)).first->second;
 }
 
 // True: the chunk has ended.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/report.hpp"
 #include "engine/channel/address.hpp"
 #include "engine/path/verbs/atomics.hpp"
 
@@ -36,8 +37,10 @@ Routes::Kind DevicePath::kind(const Pair& pair) const {
   return local.on_host() && remote_on_host ? Routes::Kind::host : Routes::Kind::gpu;
 }
 
-void DevicePath::end() noexcept {
+void DevicePath::end() noexcept try {
   s_.rails->close([state = s_.state](Effect effect) { return state->lost(effect); });
+} catch (const std::exception& error) {  // out of memory
+  report(error.what());
 }
 
 Deadline DevicePath::wait_for_turn(const TransferOptions& options) const {

@@ -1,4 +1,4 @@
-// GpuRegion memory for the entries of a send queue: the results of atomics and, if the device
+// Registered memory for the entries of a send queue: the results of atomics and, if the device
 // takes no short message inline, short messages. The peer has no key to it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// GpuRegion memory for outgoing messages, for all Peers of an Endpoint.
+// Registered memory for outgoing messages, for all Peers of an Endpoint.
 #pragma once
 
 #include <cstddef>

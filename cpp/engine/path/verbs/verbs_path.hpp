@@ -44,7 +44,7 @@ struct PathTerms {
   std::uint32_t slot_nbytes = 0;
 };
 
-// What a path has from its Endpoint: but for the rail, all paths the same.
+// What a path has from its Endpoint: identical for all rails, except `rail`.
 struct PathServices {
   std::shared_ptr<Rail> rail;
   std::shared_ptr<Poller> poller;
@@ -57,7 +57,7 @@ struct PathServices {
 class VerbsPath final : public CompletionSink, public std::enable_shared_from_this<VerbsPath> {
  public:
   // needs_renewal is called, from whatever thread polls, when the queue pair is in error and every
-  // posted work request has been given back: renew() may follow. It must only pass the word on.
+  // posted work request has been given back: renew() may follow. It must only schedule it.
   static std::shared_ptr<VerbsPath> create(PathServices services, std::shared_ptr<PathGroup> group,
                                            std::function<void()> needs_renewal);
   ~VerbsPath() override;
@@ -73,10 +73,10 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // connect() to the fresh queue pair of the same peer.
   void reconnect(const rdma::QueuePairAddress& remote);
 
-  // Makes a fresh, unconnected queue pair, in the place of that which broke; jobs
+  // Makes a fresh, unconnected queue pair, to replace the broken one; jobs
   // submitted from now on wait for connect().
   void renew();
-  // The queue pair cannot be had or connected for now: what waits fails. renew() may try again.
+  // The queue pair cannot be made or connected for now: what waits fails. renew() may try again.
   void fail(const std::string& cause);
   // The queue pair is in error and every posted work request was given back: renew() may follow.
   bool drained() const;
@@ -84,7 +84,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // The peer was heard of long after the queue pair broke: what that cut off is not its end.
   void decide_alive();
 
-  // The peer has put its end of the queue pair that broke away.
+  // The peer has destroyed its end of the broken queue pair.
   void settle();
 
   // Fails all that is pending and all that follows with what `reason` makes. No memory of a
@@ -107,10 +107,10 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   };
   bool submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
                       const std::optional<Message>& message, bool briefly);
-  // As submit(), of a job that is but a message: it takes the rail of messages, and follows what
+  // As submit(), of a job that is only a message: it takes the rail of messages, and follows what
   // the others move.
   void submit_message(Job&& job, const Deadline& deadline);
-  VerbsPath& submit_message(Job&& job);  // without a wait; which has taken it
+  VerbsPath& submit_message(Job&& job);  // without a wait. Returns the path that took it
   // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
   void offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
              const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline);
@@ -149,7 +149,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
                  const RailKeys& rkeys, SendBuffer payload = {});
   // Changes when the queue pair breaks: what was asked for before is not answered any more.
   std::uint32_t epoch() const noexcept { return epoch_; }
-  void put_in_error(const std::string& cause);  // abandon()
+  void put_in_error(const std::string& cause);  // to_error()
   std::uint64_t last_job() const noexcept { return last_job_; }
   std::uint64_t jobs_done() const noexcept { return jobs_done_; }
   std::uint64_t jobs_pending() const noexcept { return last_job_ - jobs_done_; }

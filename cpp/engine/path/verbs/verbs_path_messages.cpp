@@ -137,8 +137,9 @@ void VerbsPath::on_data_message(Arrived&& arrived) {
   group_->matcher.add(std::move(arrived));
 }
 
+// If it throws, the recv has failed with the same error: the matcher no longer knows it.
 void VerbsPath::deliver(PostedReceive& receive, const Message& message,
-                        std::span<const std::byte> payload) {
+                        std::span<const std::byte> payload) try {
   receive.transfer->set_result(message.nbytes);
   stats_.bytes_in.fetch_add(message.nbytes, std::memory_order_relaxed);
   const Layout into = receive_part(receive.into, message.nbytes);
@@ -149,9 +150,9 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
   }
   const bool by_device = payload.empty() && receive.lkeys[rail()] != 0;
   if (message.kind == MessageKind::eager || !by_device) {
-    const auto staged = group_->staged.lock();  // null: the Peer is being destroyed
-    if (staged) staged->deliver(receive, into, staged_message(message, payload));
-    return;
+    const auto staged = group_->staged.lock();
+    if (!staged) throw Error("the Peer is being destroyed");
+    return staged->deliver(receive, into, staged_message(message, payload));
   }
   Job job(receive.transfer, IBV_WR_RDMA_READ);
   job.add({.local = into,
@@ -160,6 +161,10 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
            .rkey = message.value});
   job.then({.kind = MessageKind::taken, .id = message.id});
   enqueue(std::move(job));
+} catch (const std::exception&) {
+  receive.transfer->fail(Failure::of_current_exception());
+  receive.transfer->drop();
+  throw;
 }
 
 void VerbsPath::receive(PostedReceive receive) {
