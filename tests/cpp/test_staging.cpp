@@ -295,6 +295,28 @@ TEST_CASE_FIXTURE(StagedCouple, "a copy that fails is the transfer's error at ei
   CHECK(there > 0);
 }
 
+TEST_CASE("rings that a GPU refuses are the transfer's error, and the next transfer makes them") {
+  int failed = 0;
+  for (int call = 1; call < 40; ++call) {
+    StagedCouple both;
+    const auto [near, far] = both.arrays({5000});
+    both.cuda.error = 2;  // out of memory
+    both.cuda.calls = 0;
+    both.cuda.fail_at = call;
+    try {
+      finish(write(*both.to_right, near, far.remote()));
+    } catch (const std::exception&) {
+      ++failed;
+    }
+    both.cuda.fail_at = 0;
+    const Bytes bytes = counted(5000, static_cast<unsigned>(call));
+    both.put(near, bytes);
+    finish(write(*both.to_right, near, far.remote()));
+    CHECK(both.get(far) == bytes);
+  }
+  CHECK(failed > 0);
+}
+
 TEST_CASE_FIXTURE(StagedCouple, "a peer that goes takes every staged transfer with it") {
   auto [near, far] = arrays({400000});
   std::vector<TransferPtr> transfers;
