@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/random.hpp"
 #include "base/report.hpp"
 #include "base/scarcity.hpp"
@@ -51,7 +52,16 @@ std::shared_ptr<Exposure> Exposures::expose(const Range& range, Source source,
                                             std::shared_ptr<const void> memory) {
   const std::uint64_t key = random_key();
   const auto entry = generations_.enter();
-  if (!entry) return nullptr;
+  if (!entry) {
+    if (!full_logged_.exchange(true)) {
+      log(Level::warning, "route", [] {
+        return "this Endpoint has registered " + std::to_string(GenerationTable::kSlots) +
+               " ranges of memory that processes of this host may map: they reach further ones "
+               "through a device only; register fewer, larger arrays";
+      });
+    }
+    return nullptr;
+  }
   auto exposure = std::make_shared<Exposure>(shared_from_this(), *entry, key, std::move(memory));
   const std::lock_guard lock(mutex_);
   entries_.emplace(key, Entry{.generations = *entry, .range = range, .source = std::move(source)});

@@ -1,6 +1,7 @@
 // Which memory of this process other processes of its host may access, and for how long.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -110,6 +111,7 @@ class Exposures : public std::enable_shared_from_this<Exposures> {
   std::optional<Offer> find_entry(std::uint64_t key, std::shared_ptr<const Packer>& packer) const;
 
   GenerationTable generations_;
+  std::atomic<bool> full_logged_{false};
   mutable Mutex<Rank::exposures> mutex_;  // guards all members below
   std::unordered_map<std::uint64_t, Entry> entries_;
   std::vector<Parked> parked_;

@@ -157,8 +157,9 @@ void GpuRegistrations::note_fall(const Request& request, const RegistrationChoic
   if (request.demand == RegistrationDemand::staged || copies(request)) return;
   if (!falls_.add(choice.reason)) return;
   log(Level::warning, "route", [&] {
-    return "memory of cuda:" + std::to_string(request.ordinal) +
-           " is staged through the host, because " + choice.reason;
+    return "device " + adapter_.domain->device().name() +
+           " does not reach memory of cuda:" + std::to_string(request.ordinal) +
+           "; where no other device does, it is staged through the host, because " + choice.reason;
   });
 }
 

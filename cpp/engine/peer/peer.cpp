@@ -186,9 +186,8 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
     if (!found && path->takes(call)) found = path->route(pair, why_not);
   }
   Route route = *found;
-  const RailMask taken = found->kind == "p2p"
-                             ? RailMask{1} << rails_->group()->message_rail()
-                             : devices_->rails_of(pair, devices_->kind(pair));
+  const RailMask taken = found->kind == "p2p" ? RailMask{1} << rails_->group()->message_rail()
+                                              : devices_->rails_of(pair, devices_->kind(pair));
   const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed

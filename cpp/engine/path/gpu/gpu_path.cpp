@@ -77,10 +77,7 @@ GpuReach GpuPath::reach(const Pair& pair, const Stream& stream,
             .reason = "some of the pairs lie in host memory: move those by a call of their own"};
   }
   if (remote->local_key == 0) {
-    return {
-        .session = nullptr,
-        .reason =
-            "its owner does not let the remote memory be mapped, as it can be revoked (a Grant)"};
+    return {.session = nullptr, .reason = LocalPath::why_not_mapped()};
   }
   const auto device = local->registration()->device;
   GpuReach reached;

@@ -65,6 +65,12 @@ std::string LocalPath::why_not() const {
   return "the peer's Endpoint has p2p=0 (or ZEROHOP_P2P=0), or lacks descriptors (ulimit -n)";
 }
 
+std::string LocalPath::why_not_mapped() {
+  return "its owner does not let the remote memory be mapped: it can be revoked (a Grant), or the "
+         "owner has registered more than " +
+         std::to_string(shm::GenerationTable::kSlots) + " ranges";
+}
+
 // A mapping, or the reason why there is none. Memory without elements needs no mapping.
 Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience& patience) const {
   const auto& [local, remote] = pair;
@@ -74,8 +80,7 @@ Neighbour::Reached LocalPath::reach(const Pair& pair, const Neighbour::Patience&
   } else if (remote->layout.count() == 0) {
     return neighbour_->reach_board(patience);
   } else if (remote->local_key == 0) {
-    none.reason =
-        "its owner does not let the remote memory be mapped, as it can be revoked (a Grant)";
+    none.reason = why_not_mapped();
   } else {
     return neighbour_->reach(*remote, patience);
   }

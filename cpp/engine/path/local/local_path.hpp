@@ -39,7 +39,8 @@ class LocalPath : public Path, public std::enable_shared_from_this<LocalPath> {
   // Where to connect to the peer's process. Call it before the Peer is alive.
   void meet(std::string local_server, const shm::Token& token);
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return neighbour_; }  // null: none
-  std::string why_not() const;  // why it has no neighbour; empty: it has one
+  std::string why_not() const;          // why it has no neighbour; empty: it has one
+  static std::string why_not_mapped();  // of memory without a local key
 
   bool takes(const Call& call) const override {
     return !call.on_gpus && call.options.may_be_p2p() &&
