@@ -98,6 +98,7 @@ OF_ONE_HOST = {
     "finds partners by their process numbers": ["test_partners.py"],
     "threads of one process; their partner only answers": ["test_threads.py"],
     "both queue pairs are the test's own": ["test_verbs_operations.py"],
+    "starts its ranks on one host": ["test_collectives_arrays.py", "test_one_core.py"],
     "counts the partner's references, descriptors or processes from here": [
         "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
     ],
