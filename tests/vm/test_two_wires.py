@@ -138,7 +138,14 @@ def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(sides, num
         assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 5).wait()') == 0
     else:  # atomics of the other device are not atomic with those of the first
         with pytest.raises(RemoteError, match=r"RouteUnavailable.*rxe0"):
-            sides.a.run('peer.fetch_add(peer["counter"][0], 5)')
+            sides.a.run("""
+                end = time.monotonic() + 60
+                while time.monotonic() < end:
+                    try:  # waits for the first repair, which fails
+                        peer.fetch_add(peer["counter"][0], 5).wait(60)
+                    except zh.VerbsError as error:
+                        assert error.effect == "none", error
+            """)
 
     wire.heal()
     sides.wait_until_all_serve()
