@@ -44,7 +44,7 @@ enum class Rank : unsigned char {
 
   // Completions of queue pairs, and what they finish.
   poller,
-  path_group,
+  rail_group,
   peer,
   memory,
   check_line,

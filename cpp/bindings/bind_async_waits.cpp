@@ -121,7 +121,7 @@ std::shared_ptr<PeerHandle> outcome_of_dial(const DialHandle& dial, double late)
 }
 
 InquiryHandle begin_lookup(const PeerHandle& peer, Shown<py::str> text, bool now) {
-  return {peer.endpoint, peer.peer->ask(demand_str(text.object, "a name"), now)};
+  return {peer.endpoint, peer.peer->lookups().ask(demand_str(text.object, "a name"), now)};
 }
 
 std::optional<engine::RemoteMemory> outcome_of_inquiry(const InquiryHandle& handle, double late) {

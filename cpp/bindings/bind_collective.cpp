@@ -93,7 +93,7 @@ const char* name_of(Barrier::News news) {
     case Barrier::News::through: return "through";
     case Barrier::News::unknown: return "unknown";
     case Barrier::News::lost: return "lost";
-    case Barrier::News::reported: return "told";
+    case Barrier::News::reported: return "reported";
     case Barrier::News::different: return "different";
     case Barrier::News::quiet: return "quiet";
   }
@@ -184,7 +184,7 @@ enter() and run(). This thread may have entered already.)")
       .def("run", &run_barrier, py::arg("seconds"), py::arg("with_digest"), R"(
 Continues the barrier in progress, or begins one. None: all ranks have arrived. Else what to handle, and the
 rank concerned: "quiet" (nothing arrived in time), "rung" (a rank found that calls differ), "unknown" (connect
-to that rank), "lost" (that rank is lost), "told" (another rank reports it lost; -1: it has called shrink()),
+to that rank), "lost" (that rank is lost), "reported" (another rank reports it lost; -1: it has called shrink()),
 "different" (it has made other calls).)")
       .def_property_readonly(
           "number", [](const BarrierCalls& self) { return self.steps->number(); },
@@ -193,7 +193,7 @@ to that rank), "lost" (that rank is lost), "told" (another rank reports it lost;
           "missing", [](const BarrierCalls& self) { return self.steps->missing(); },
           "Ranks not heard from yet, in this step.")
       .def(
-          "untold", [](const BarrierCalls& self) { return self.steps->untold(); },
+          "unreported", [](const BarrierCalls& self) { return self.steps->unreported(); },
           "(rank, slot on its board) of those that this rank has yet to notify.");
   barrier.attr("SLOTS") = Barrier::kSlots;
   barrier.attr("FREE") = Barrier::kSteps - 1;

@@ -24,13 +24,13 @@ using Remote = Shown<RemoteMemory>;
 RemoteMemory lookup(const PeerHandle& self, Name text, Timeout timeout) {
   const std::string name = demand_str(text.object, "a name");
   return waiting(*self.endpoint, timeout.seconds, [&](const Deadline& deadline) {
-    return *self.peer->lookup(name, deadline, /*now=*/false);
+    return *self.peer->lookups().find(name, deadline, /*now=*/false);
   });
 }
 
 std::optional<RemoteMemory> find_shared(const PeerHandle& self, const std::string& name) {
   return waiting(*self.endpoint, {}, [&](const Deadline& deadline) {
-    return self.peer->lookup(name, deadline, /*now=*/true);
+    return self.peer->lookups().find(name, deadline, /*now=*/true);
   });
 }
 

@@ -101,17 +101,17 @@ py::list routes_of(const Peer& peer) {
 
 // Sets the sums over all rails, and the counters of each.
 void add_rails(py::dict& all, const Peer& peer) {
-  using engine::PathStats;
-  using Counter = std::atomic<std::uint64_t> PathStats::*;
+  using engine::RailStats;
+  using Counter = std::atomic<std::uint64_t> RailStats::*;
   constexpr std::pair<const char*, Counter> kCounters[] = {
-      {"work_requests", &PathStats::work_requests},
-      {"doorbells", &PathStats::doorbells},
-      {"bytes_out", &PathStats::bytes_out},
-      {"bytes_in", &PathStats::bytes_in},
-      {"messages_in", &PathStats::messages_in},
-      {"notifications_in", &PathStats::notifications_in},
-      {"queue_full", &PathStats::queue_full},
-      {"queue_pair_errors", &PathStats::broken}};
+      {"work_requests", &RailStats::work_requests},
+      {"doorbells", &RailStats::doorbells},
+      {"bytes_out", &RailStats::bytes_out},
+      {"bytes_in", &RailStats::bytes_in},
+      {"messages_in", &RailStats::messages_in},
+      {"notifications_in", &RailStats::notifications_in},
+      {"queue_full", &RailStats::queue_full},
+      {"queue_pair_errors", &RailStats::broken}};
   const auto reports = peer.rails().reports();
   py::list rails;
   for (const auto& report : reports) {

@@ -1,4 +1,4 @@
-// Whether something is over: any thread may ask, or be told.
+// Whether something is over: any thread may ask, or be called back.
 #pragma once
 
 #include <atomic>

@@ -92,7 +92,8 @@ std::shared_ptr<const engine::Route> direct_route(const engine::Route& by_device
 OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,
                       const Deadline& deadline) {
   check_on_gpu(arrays.local);
-  engine::DirectReach reach = arrays.peer->reach_directly(arrays.local, arrays.remote, deadline);
+  engine::DirectReach reach =
+      arrays.peer->kernels().direct({&arrays.local, &arrays.remote}, deadline);
   OpenedWay opened{.queue = make_ring_queue(arrays, reach.entries),
                    .ring = describe(reach),
                    .route = direct_route(*reach.entries.route),

@@ -8,8 +8,8 @@ namespace zerohop::gda {
 
 OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
                       const std::optional<double>& timeout) {
-  engine::KernelReach reach =
-      arrays.peer->reach_for_kernels(arrays.local, arrays.remote, hearers, timeout);
+  engine::KernelReach reach = arrays.peer->kernels().mapped(
+      {&arrays.local, &arrays.remote}, hearers, timeout.value_or(arrays.endpoint.timeout()));
   OpenedWay opened{
       .queue = {.local = arrays.local.layout().address,
                 .local_nbytes = arrays.local.layout().nbytes(),

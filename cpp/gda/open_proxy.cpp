@@ -48,7 +48,7 @@ OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& tim
                      const std::string& not_mapped) {
   const auto& [endpoint, peer, local, remote] = arrays;
   check_on_gpu(local);
-  const engine::EntryReach reach = peer->reach_for_entries(local, remote);
+  const engine::EntryReach reach = peer->kernels().entries({&local, &remote});
   OpenedWay opened{.queue = make_ring_queue(arrays, reach),
                    .route = proxy_route(*reach.route, not_mapped),
                    .device = reach.local->device};

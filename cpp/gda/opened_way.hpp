@@ -34,7 +34,7 @@ struct OpenedWay {
   DeviceValue::Kept kept{};                                 // held as long as kernels may use it
 };
 
-// These throw what Peer::reach_for_kernels() and its siblings throw, CudaError, RegistrationError.
+// These throw what those of KernelAccess throw, CudaError, RegistrationError.
 OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
                       const std::optional<double>& timeout);
 OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,

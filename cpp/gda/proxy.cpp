@@ -49,7 +49,7 @@ Proxy::~Proxy() {
 void Proxy::run() noexcept {
   auto worked = Clock::now();
   std::optional<SpinWait> polling(kSpin);
-  Clock::time_point told_to_stop{};
+  Clock::time_point asked_to_stop{};
   for (;;) {
     // Read first: entries posted before the stop request are still taken below.
     const bool stopping = stopping_;
@@ -61,8 +61,8 @@ void Proxy::run() noexcept {
       polling.emplace(kSpin);
     }
     if (stopping && !took && !calls_.busy()) return;
-    if (stopping && told_to_stop == Clock::time_point{}) told_to_stop = now;
-    if (stopping && now - told_to_stop > kPatienceAtEnd) {
+    if (stopping && asked_to_stop == Clock::time_point{}) asked_to_stop = now;
+    if (stopping && now - asked_to_stop > kPatienceAtEnd) {
       return report("transfers that kernels posted do not finish: they are abandoned");
     }
     if (!took && !retired && !polling->pause()) {

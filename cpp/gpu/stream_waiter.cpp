@@ -67,11 +67,11 @@ void StreamWaiter::begin(Place place, Wait wait, driver::CudaStream stream) {
 }
 
 StreamWaiter::Result StreamWaiter::result(Place place) const noexcept {
-  const auto& [told, use] = pages().ends[place];
+  const auto& [outcome, use] = pages().ends[place];
   if (use != line(place).use.load(std::memory_order_relaxed)) return {kWaiting, 0, 0};
-  const std::uint32_t how = tag_of(told);
-  if (how >= kFirstTag) return {kCame, value_of(told), how};
-  return {static_cast<Outcome>(how), value_of(told), 0};
+  const std::uint32_t how = tag_of(outcome);
+  if (how >= kFirstTag) return {kCame, value_of(outcome), how};
+  return {static_cast<Outcome>(how), value_of(outcome), 0};
 }
 
 // The stream carries nothing else, so a copy is done within a few us.

@@ -71,8 +71,8 @@ enum Outcome : std::uint32_t { kWaiting = 0, kCame = 1, kTimedOut = 2, kCancelle
 // The result of a wait, in the GPU's own memory: a write to the host would delay the stream by 1
 // us. Written as a whole.
 struct alignas(16) WaitEnd {
-  Note told = kWaiting;   // an Outcome, with the value above it; or the note that arrived
-  std::uint64_t use = 0;  // which use of the place ended
+  Note outcome = kWaiting;  // an Outcome, with the value above it; or the note that arrived
+  std::uint64_t use = 0;    // which use of the place ended
 };
 
 }  // namespace zerohop::gpu

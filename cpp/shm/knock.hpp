@@ -50,7 +50,7 @@ struct Ask {
 
 enum class Answer : std::uint32_t { offered, unknown_key, out_of_descriptors, refused };
 
-struct Told {
+struct Reply {
   Answer answer{};
   std::uint32_t sequence = 0;
   std::uint64_t key = 0;

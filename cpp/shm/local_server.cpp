@@ -48,41 +48,41 @@ bool watch(int epoll, int fd) noexcept {
 }
 
 void give_answer(const Exposures& exposures, const LocalClient& client, const Ask& ask) {
-  Told told{.answer = Answer::unknown_key, .sequence = ask.sequence, .key = ask.key};
+  Reply reply{.answer = Answer::unknown_key, .sequence = ask.sequence, .key = ask.key};
   std::optional<Offer> offer;
   try {
     offer = exposures.find(ask.key, ask.address);
   } catch (const Error& error) {
     const bool scarce = error.code() == EMFILE || error.code() == ENFILE;
-    told.answer = scarce ? Answer::out_of_descriptors : Answer::refused;
-    std::string(error.what()).copy(told.reason.data(), told.reason.size() - 1);
+    reply.answer = scarce ? Answer::out_of_descriptors : Answer::refused;
+    std::string(error.what()).copy(reply.reason.data(), reply.reason.size() - 1);
   }
   if (offer) {
-    told.answer = Answer::offered;
-    told.slot = offer->entry.slot;
-    told.serial = offer->entry.serial;
-    told.begin = offer->range.begin;
-    told.end = offer->range.end;
-    told.writable = offer->range.writable;
-    told.has_pages = static_cast<bool>(offer->pages);
+    reply.answer = Answer::offered;
+    reply.slot = offer->entry.slot;
+    reply.serial = offer->entry.serial;
+    reply.begin = offer->range.begin;
+    reply.end = offer->range.end;
+    reply.writable = offer->range.writable;
+    reply.has_pages = static_cast<bool>(offer->pages);
   }
   int descriptor = offer ? offer->pages.get() : -1;
   if (offer && offer->exported) {
     const ExportedChunk& exported = *offer->exported;
-    told.handle_nbytes = static_cast<std::uint32_t>(exported.handle.size());
-    std::ranges::copy(exported.handle, told.handle.begin());
-    told.chunk_begin = exported.begin;
-    told.chunk_end = exported.end;
+    reply.handle_nbytes = static_cast<std::uint32_t>(exported.handle.size());
+    std::ranges::copy(exported.handle, reply.handle.begin());
+    reply.chunk_begin = exported.begin;
+    reply.chunk_end = exported.end;
     descriptor = exported.descriptor.get();
   }
   // A client that does not read its socket gets no answer.
-  send_packet(client.socket(), bytes_of(told), descriptor);
+  send_packet(client.socket(), bytes_of(reply), descriptor);
 }
 
 void refuse(const LocalClient& client, const Ask& ask, std::string_view reason) {
-  Told told{.answer = Answer::refused, .sequence = ask.sequence, .key = ask.key};
-  reason.copy(told.reason.data(), told.reason.size() - 1);
-  send_packet(client.socket(), bytes_of(told));
+  Reply reply{.answer = Answer::refused, .sequence = ask.sequence, .key = ask.key};
+  reason.copy(reply.reason.data(), reply.reason.size() - 1);
+  send_packet(client.socket(), bytes_of(reply));
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ bool LocalSession::listen(Lock& lock, Done done, const Deadline& deadline) {
 
 // Processes the packets that have arrived.
 void LocalSession::hear() noexcept {
-  constexpr std::size_t kMost = std::max(sizeof(Given), sizeof(Told));
+  constexpr std::size_t kMost = std::max(sizeof(Given), sizeof(Reply));
   try {
     for (int packets = 0; packets < kMostPackets && !ended_; ++packets) {
       std::array<std::byte, kMost> bytes;
@@ -189,7 +189,7 @@ void LocalSession::hear() noexcept {
       } else if (gifts_ < kGifts) {
         take(value_of<Given>(content), *packet);
       } else {
-        take(value_of<Told>(content), *packet);
+        take(value_of<Reply>(content), *packet);
       }
     }
   } catch (const std::exception& error) {
@@ -230,56 +230,56 @@ void LocalSession::find_process(const Given& given) {
 }
 
 // Ignores an answer to a question that is no longer pending.
-void LocalSession::take(const Told& told, Packet& packet) {
-  const auto found = std::ranges::find(questions_, told.sequence,
+void LocalSession::take(const Reply& reply, Packet& packet) {
+  const auto found = std::ranges::find(questions_, reply.sequence,
                                        [](const auto& entry) { return entry.second->sequence; });
-  if (found == questions_.end() || found->first.first != told.key) return;
+  if (found == questions_.end() || found->first.first != reply.key) return;
   const std::shared_ptr<Question> question = found->second;
   questions_.erase(found);
   question->answered = true;
   try {
-    question->opened = take_in(told, packet);
+    question->opened = take_in(reply, packet);
     const auto& [mapping, exported] = question->opened;
-    if (mapping && !exported && stands(*mapping)) mappings_.emplace(told.key, mapping);
+    if (mapping && !exported && stands(*mapping)) mappings_.emplace(reply.key, mapping);
   } catch (const Error& error) {
     question->trouble = error.what();
   }
 }
 
-LocalSession::Opened LocalSession::take_in(const Told& told, Packet& packet) const {
-  if (told.answer == Answer::unknown_key) return {};
-  if (told.answer == Answer::out_of_descriptors) {
+LocalSession::Opened LocalSession::take_in(const Reply& reply, Packet& packet) const {
+  if (reply.answer == Answer::unknown_key) return {};
+  if (reply.answer == Answer::out_of_descriptors) {
     throw Error("its process cannot share the memory: it is out of descriptors (ulimit -n)");
   }
-  if (told.answer == Answer::refused) {
-    check(told.reason.back() == 0);
-    throw Error(wire_text(told.reason.data(), told.reason.size()));
+  if (reply.answer == Answer::refused) {
+    check(reply.reason.back() == 0);
+    throw Error(wire_text(reply.reason.data(), reply.reason.size()));
   }
-  check(told.answer == Answer::offered && told.slot < GenerationTable::kSlots &&
-        told.begin <= told.end);
+  check(reply.answer == Answer::offered && reply.slot < GenerationTable::kSlots &&
+        reply.begin <= reply.end);
   auto mapping = std::make_shared<RemoteMapping>();
-  mapping->entry = {.slot = told.slot, .serial = told.serial};
-  mapping->key = told.key;
-  mapping->begin = told.begin;
-  mapping->end = told.end;
-  mapping->writable = told.writable != 0;
+  mapping->entry = {.slot = reply.slot, .serial = reply.serial};
+  mapping->key = reply.key;
+  mapping->begin = reply.begin;
+  mapping->end = reply.end;
+  mapping->writable = reply.writable != 0;
   if (packet.lost_fd) throw Error(kNoDescriptors);
-  if (told.handle_nbytes > 0) {
-    check(told.handle_nbytes <= told.handle.size() && told.chunk_begin <= told.begin &&
-          told.end <= told.chunk_end);
+  if (reply.handle_nbytes > 0) {
+    check(reply.handle_nbytes <= reply.handle.size() && reply.chunk_begin <= reply.begin &&
+          reply.end <= reply.chunk_end);
     return {.mapping = mapping,
             .exported = std::make_shared<const ExportedChunk>(ExportedChunk{
-                .begin = told.chunk_begin,
-                .end = told.chunk_end,
-                .handle = {told.handle.begin(), told.handle.begin() + told.handle_nbytes},
+                .begin = reply.chunk_begin,
+                .end = reply.chunk_end,
+                .handle = {reply.handle.begin(), reply.handle.begin() + reply.handle_nbytes},
                 .descriptor = std::move(packet.fd)})};
   }
-  if (told.has_pages == 0) {
+  if (reply.has_pages == 0) {
     mapping->trouble = process_reason_;
     return {.mapping = mapping, .exported = nullptr};
   }
   mapping->pages =
-      std::make_unique<const Mapping>(packet.fd.get(), told.end - told.begin, mapping->writable);
+      std::make_unique<const Mapping>(packet.fd.get(), reply.end - reply.begin, mapping->writable);
   return {.mapping = mapping, .exported = nullptr};
 }
 

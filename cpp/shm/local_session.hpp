@@ -184,8 +184,8 @@ class LocalSession {
   void hear() noexcept;
   std::size_t forget_ended(std::vector<Mappings::node_type>& ended);
   void take(const Given& given, Packet& packet);
-  void take(const Told& told, Packet& packet);
-  Opened take_in(const Told& told, Packet& packet) const;
+  void take(const Reply& reply, Packet& packet);
+  Opened take_in(const Reply& reply, Packet& packet) const;
   void ask(const Wanted& wanted);
   void change_holds(std::uint32_t slot, int by);
   void end(std::string_view reason) noexcept;

@@ -41,10 +41,10 @@ std::size_t checked_nbytes(std::span<const std::byte> begin) noexcept {
 
 Finding inspect_frame(std::span<std::byte> frame, std::uint32_t expected) noexcept {
   auto check = part_at<wire::Check>(frame, kCheckAt);
-  const std::uint32_t told = check.crc;
+  const std::uint32_t sent = check.crc;
   check.crc = 0;
   put_at(frame, kCheckAt, check);
-  if (crc32c(frame) != told) return Finding::damaged;
+  if (crc32c(frame) != sent) return Finding::damaged;
   if (wire::before(check.number, expected)) return Finding::repeated;
   return check.number == expected ? Finding::next : Finding::gap;
 }

@@ -288,8 +288,8 @@ FrameReader::Step FrameReader::close_packet(QueuePair& qp) noexcept {
   }
   // The peer hears of a plain write only at the end of read(), so the copies of several can run
   // together. Everything else is visible at once.
-  const bool told_later = packet_.op == Op::write && (packet_.flags & wire::kImmediate) == 0;
-  if (!told_later && !settle(qp)) return Step::failed;
+  const bool reported_later = packet_.op == Op::write && (packet_.flags & wire::kImmediate) == 0;
+  if (!reported_later && !settle(qp)) return Step::failed;
   const bool closed =
       response_ ? qp.requester.close_response(packet_) : qp.responder.close(packet_, operands_);
   return closed ? Step::progress : Step::failed;

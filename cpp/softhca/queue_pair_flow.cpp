@@ -226,8 +226,8 @@ void QueuePair::flush_sends() noexcept {
 
 void QueuePair::flush_receives() noexcept {
   while (taken.there || receives.take(taken)) complete_receive(IBV_WC_WR_FLUSH_ERR);
-  const bool told = std::exchange(last_receive_raised_, true);
-  if (srq != nullptr && !told) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
+  const bool reported = std::exchange(last_receive_raised_, true);
+  if (srq != nullptr && !reported) raise(IBV_EVENT_QP_LAST_WQE_REACHED);
 }
 
 void QueuePair::raise(ibv_event_type type) noexcept { device.events.raise(type, this); }

@@ -1630,10 +1630,10 @@ class Barrier:
         """
         Continues the barrier in progress, or begins one. None: all ranks have arrived. Else what to handle, and the
         rank concerned: "quiet" (nothing arrived in time), "rung" (a rank found that calls differ), "unknown" (connect
-        to that rank), "lost" (that rank is lost), "told" (another rank reports it lost; -1: it has called shrink()),
+        to that rank), "lost" (that rank is lost), "reported" (another rank reports it lost; -1: it has called shrink()),
         "different" (it has made other calls).
         """
-    def untold(self) -> list[tuple[int, int]]:
+    def unreported(self) -> list[tuple[int, int]]:
         """
         (rank, slot on its board) of those that this rank has yet to notify.
         """

@@ -15,7 +15,7 @@ from support.partner import Partners
 from support.patience import patient
 from support.ranks import Job, close, worlds
 from support.session import Remote
-from support.spawned import Told
+from support.spawned import Worker
 from support.torch_ranks import torch_ranks
 
 # The one list of devices. "p2p": soft0, and what lies on this host is copied without it. Added from
@@ -156,11 +156,11 @@ def pair(rank_threads: Job) -> Iterator[list[object]]:
 
 
 @pytest.fixture
-def victim(rank_threads: Job) -> Iterator[Callable[[int], Told]]:
+def victim(rank_threads: Job) -> Iterator[Callable[[int], Worker]]:
     """Makes the last rank of a World of so many, in a process to be killed (support.members: come_once)."""
     with ExitStack() as made:
 
-        def make(size: int) -> Told:
+        def make(size: int) -> Worker:
             last = member(rank_threads, size - 1, size)
             made.callback(last.discard)
             last.tell("come_once")

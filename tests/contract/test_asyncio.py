@@ -64,7 +64,7 @@ def test_endpoints_peers_and_memory_are_async_context_managers(device):
     run(work())
 
 
-def send_when_told(ep, peer, link):
+def send_when_asked(ep, peer, link):
     link.meet("now")
     peer.send(np.arange(1000), tag=5).wait()
 
@@ -82,7 +82,7 @@ def test_a_timeout_leaves_the_transfer_running(remote):
         assert await transfer == sink.nbytes  # again: the same answer
         assert sink.tolist() == list(range(1000))
 
-    with remote(send_when_told) as s:
+    with remote(send_when_asked) as s:
         run(work(s))
 
 
@@ -104,7 +104,7 @@ def test_cancelling_leaves_memory_safe(remote):
         s.returned()
         until(lambda: gc.collect() >= 0 and alive() is None, "the memory is released in the end")
 
-    with remote(send_when_told) as s:
+    with remote(send_when_asked) as s:
         run(work(s))
 
 
@@ -120,12 +120,12 @@ def test_several_tasks_and_threads_wait_for_one_transfer(remote):
         assert await asyncio.gather(*tasks) == [8000] * 5
         assert blocking.value() == 8000
 
-    with remote(send_when_told) as s:
+    with remote(send_when_asked) as s:
         run(work(s))
 
 
 def test_one_transfer_is_awaited_in_two_loops(remote):
-    with remote(send_when_told) as s:
+    with remote(send_when_asked) as s:
         transfer = s.peer.recv(np.zeros(1000, int), tag=5)
         with pytest.raises(asyncio.TimeoutError):
             run(awaited(transfer), timeout=0.05)  # this loop is closed before the end comes
@@ -152,7 +152,7 @@ def test_a_signal_handler_may_cancel_what_is_awaited(thread, what):
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
-    with thread(send_when_told) as s:
+    with thread(send_when_asked) as s:
         transfer = s.peer.recv(np.zeros(1000, int), tag=5)
         asyncio.run(work(s))
         s.link.meet("now")

@@ -184,7 +184,7 @@ async def test_a_blocking_call_and_a_coroutine_wait_for_the_same(couple):
 
 
 @in_loop
-async def test_a_notification_outlives_who_was_told_of_it(couple):
+async def test_a_notification_outlives_its_waiter(couple):
     a = couple[0]
     (task,) = await begin([zh.aio.wait_notify(a, 5)])
     a.notify(5, 3)
@@ -197,7 +197,7 @@ async def test_a_notification_outlives_who_was_told_of_it(couple):
 
 @pytest.mark.parametrize("what", ["a notification", "a peer"])
 @in_loop
-async def test_who_stands_behind_gets_what_a_cancelled_one_was_told_of(couple, open_endpoint, what):
+async def test_the_next_waiter_gets_the_value_of_a_cancelled_one(couple, open_endpoint, what):
     a = couple[0]
     c = open_endpoint()
 

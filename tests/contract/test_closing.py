@@ -14,7 +14,7 @@ from support.operations import USES
 from support.system import device_descriptors, socket_inodes
 
 
-def close_when_told(ep, peer, link, what):
+def close_when_asked(ep, peer, link, what):
     far = ep.empty(1000)
     link.send(far.remote)
     link.meet("close")
@@ -25,7 +25,7 @@ def close_when_told(ep, peer, link, what):
 
 @pytest.mark.parametrize("what", ["endpoint", "peer"])
 def test_the_close_of_the_other_side_ends_what_waits_for_it(remote, what):
-    with remote(close_when_told, what) as s:
+    with remote(close_when_asked, what) as s:
         far = s.link.recv()
         sink = s.ep.empty(1000)
         pending = [s.peer.recv(sink[:8], tag=tag) for tag in range(5)]

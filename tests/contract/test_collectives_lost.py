@@ -9,7 +9,7 @@ from support.attempt import LOST_WITHIN, Attempt, within
 from support.ranks import close, results, worlds
 from zerohop.collectives.lines import EAGER
 
-TOLD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
+SPREAD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
 
 
 def call(world, kind, nbytes):
@@ -47,8 +47,8 @@ def test_a_rank_that_dies_or_hangs_ends_it_everywhere(
         attempt.stays_pending(0.05)
     since = dying.signal(number)
     for attempt in pending:
-        error = attempt.failure(zh.PeerLost, LOST_WITHIN + TOLD + 1)
-        assert attempt.ended_at - since < LOST_WITHIN + TOLD
+        error = attempt.failure(zh.PeerLost, LOST_WITHIN + SPREAD + 1)
+        assert attempt.ended_at - since < LOST_WITHIN + SPREAD
         assert f"{kind} of 'world', call 1: rank {size - 1}" in str(error)
     for world in made:
         with pytest.raises(zh.PeerLost, match=f"ended: rank {size - 1}"), within(1):
@@ -67,8 +67,8 @@ def test_the_loss_goes_round(rank_threads, victim):
         attempt.stays_pending(0.05)
     killed = dying.signal(signal.SIGKILL)
     for attempt in pending:
-        error = attempt.failure(zh.PeerLost, LOST_WITHIN + TOLD)
-        assert attempt.ended_at - killed < LOST_WITHIN + TOLD
+        error = attempt.failure(zh.PeerLost, LOST_WITHIN + SPREAD)
+        assert attempt.ended_at - killed < LOST_WITHIN + SPREAD
         assert f"all_gather of 'world', call 1: rank {size - 1}" in str(error)
     with pytest.raises(zh.PeerLost, match=f"rank {size - 1}"), within(LOST_WITHIN):  # it comes late
         call(made[-1], "all_gather", 2 * EAGER)

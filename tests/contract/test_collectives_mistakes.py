@@ -69,7 +69,7 @@ def test_outputs_stay_as_they_are_after_a_timeout(pair):
     assert (out == 5).all()
 
 
-def test_a_timeout_of_what_is_not_waited_for_is_told_later(pair):
+def test_a_timeout_of_what_is_not_waited_for_is_reported_later(pair):
     call = pair[0].gather(np.zeros(6), np.zeros(3), timeout=0.2, wait=False)
     behind = pair[0].broadcast(np.zeros(3), wait=False)
     with pytest.raises(zh.TransferTimeout, match=f"gather of 'world', call 1: {LATE}"):

@@ -1,4 +1,4 @@
-"""Small arrays are on their way before the other rank has asked for them: where it never does, it is told."""
+"""Small arrays are on their way before the other rank has asked for them: where it never does, a warning says so."""
 
 import numpy as np
 import pytest
@@ -30,14 +30,14 @@ def arrived(first, second):
 
 
 def untaken_by(world):
-    with pytest.warns(RuntimeWarning) as told:
+    with pytest.warns(RuntimeWarning) as reported:
         world.close()
-    [one] = told
+    [one] = reported
     return str(one.message)
 
 
 @pytest.mark.parametrize("number", [1, 3])
-def test_what_is_never_taken_is_told_at_the_end(pair, number):
+def test_what_is_never_taken_is_reported_at_the_end(pair, number):
     first, second = pair
     for _ in range(number):
         first.send_recv(to=1, array=np.zeros(3, "int32"))
@@ -75,7 +75,7 @@ def test_so_it_does_if_it_was_put_aside(pair):
         assert "rank 0 has called send_recv (call 1)" in str(call.failure(ValueError, 5))
 
 
-def test_nothing_is_told_of_what_is_taken(pair):
+def test_nothing_is_reported_of_what_is_taken(pair):
     first, second = pair
     for number in range(20):
         sent = Attempt(lambda n=number: first.send_recv(to=1, array=np.full(3, n)))

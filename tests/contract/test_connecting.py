@@ -113,7 +113,7 @@ def test_accept_hands_out_each_peer_once(remote, open_endpoint):
 
 
 def accept_late(ep, peer, link):
-    """Accepts nobody until told to; then only the last comer is alive."""
+    """Accepts nobody until asked to; then only the last comer is alive."""
     link.meet("all came and went")
     alive = None
     met = 0

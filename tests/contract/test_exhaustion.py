@@ -1,4 +1,4 @@
-"""Each resource that runs out, at each call that takes some: its limit is told, nothing is lost, and it passes.
+"""Each resource that runs out, at each call that takes some: its limit is named, nothing is lost, and it passes.
 
 In a child process, by support.starved: what was under way goes on while there is none, the same call works
 when there is some again, and no descriptor, thread or shared mapping stays behind. More of descriptors, of
@@ -46,7 +46,7 @@ SAID = {
 
 
 @pytest.mark.parametrize(("shortage", "call"), SAID)
-def test_a_shortage_is_told_costs_nothing_and_passes(shortage, call):
+def test_a_shortage_is_reported_costs_nothing_and_passes(shortage, call):
     done = subprocess.run(
         [sys.executable, "-m", "support.starved", shortage, call],
         capture_output=True, check=False, timeout=patient(40), text=True,

@@ -1,4 +1,4 @@
-"""fork without exec: the child is told so at every use and ends; the parent goes on as if nothing was."""
+"""fork without exec: every use in the child raises and ends; the parent goes on as if nothing was."""
 
 import gc
 import os

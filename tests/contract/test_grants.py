@@ -16,7 +16,7 @@ REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
 
 
 def give(ep, peer, link):
-    """Grants what it is told to, and shows what became of the memory."""
+    """Grants what it is asked to, and shows what became of the memory."""
     memory, view = array(ep, link.recv(), np.arange(NBYTES, dtype=np.uint8))
     grants = []
     while True:

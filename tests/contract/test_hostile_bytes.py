@@ -133,7 +133,7 @@ def connects(ep, address):
 
 
 def control_port(address, ports):
-    """The one of the listening ports that is told in the address."""
+    """The one of the listening ports that is named in the address."""
     for place in ports:
         with suppress(AssertionError):
             with_other_port(address, [place[1]], 1)
@@ -232,18 +232,18 @@ def test_a_name_that_is_no_text_is_shown_everywhere(hostile, open_endpoint):
         for text in (repr(peer), repr(ep.peers), repr(ep.stats()["connections"])):
             assert SHOWN.replace("\\", "\\\\") in text or SHOWN in text
         check_lines(prometheus(ep))
-        check_text(told_of(logs, "'honest' is connected"))
+        check_text(reported_of(logs, "'honest' is connected"))
         hostile.close()
         until(lambda: not peer.alive, "it is gone", LOST_WITHIN)
         with pytest.raises(zh.PeerLost) as lost:
             peer.notify(1, 1)
         check_text(str(lost.value))
-        check_text(told_of(logs, "'honest' is no longer connected"))
+        check_text(reported_of(logs, "'honest' is no longer connected"))
     assert ep.stats()["connections"][0]["peer"] == SHOWN
     check_lines(prometheus(ep))
 
 
-def told_of(logs, begin):
+def reported_of(logs, begin):
     while True:
         sentence = logs.next_of("connection").getMessage()
         if sentence.startswith(begin):

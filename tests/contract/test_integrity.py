@@ -113,7 +113,7 @@ def test_two_that_write_the_same_bytes_are_found(remote, kind):
         assert s.peer.name in str(caught.value)
         s.peer.write(one.memory, far.remote[0], notify=(2, 5)).wait()  # goes on
         until(lambda: far.slots()[2] == 5, "the later notification is there")
-        assert far.slots() == [0, 0, 5, 0]  # nobody was told of the other one
+        assert far.slots() == [0, 0, 5, 0]  # the other one was not delivered
         far.end()
 
 
@@ -135,12 +135,12 @@ def test_notifications_behind_a_failure_are_withheld_and_those_before_it_are_not
         first, second = s.ep.register(pattern(nbytes, 1)), s.ep.register(pattern(nbytes, 2))
         good = s.peer.write(first, far.remote[1], notify=(0, 1))
         bad = s.peer.write_many([(first, far.remote[0]), (second, far.remote[0])])
-        told = s.peer.notify(3, 1)
+        notified = s.peer.notify(3, 1)
         good.wait()
         with pytest.raises(zh.IntegrityError, match="delivered wrong data"):
             bad.wait()
         with pytest.raises(zh.IntegrityError, match="the notification behind it was withheld"):
-            told.wait()
+            notified.wait()
         s.peer.notify(2, 1).wait()
         until(lambda: far.slots()[2] == 1, "the later notification is there")
         assert far.slots() == [1, 0, 1, 0]

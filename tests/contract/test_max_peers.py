@@ -21,7 +21,7 @@ def works(ep, peer, back):
         assert sink.tolist() == [0, 1, 2]
 
 
-def test_who_has_enough_is_told_so_and_keeps_what_it_has(open_endpoint):
+def test_what_suffices_is_reported_and_kept(open_endpoint):
     ep = open_endpoint(name="hub", max_peers=2)
     others = [open_endpoint() for _ in range(3)]
     peers = [ep.connect(other.address) for other in others[:2]]

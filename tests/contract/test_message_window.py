@@ -1,4 +1,4 @@
-"""Ends that take different numbers and sizes of messages: what each of them told the other keeps to.
+"""Ends that take different numbers and sizes of messages: the other keeps to what each announced.
 
 A message that finds no buffer fails at once here (rnr_retry=0), and its queue pair with it.
 """
@@ -155,7 +155,7 @@ with zh.Endpoint({device!r}, message_slots=4096, message_bytes=1 << 20) as ep, z
 """
 
 
-def test_more_than_can_be_mapped_is_told_with_the_knobs(device):
+def test_more_than_can_be_mapped_is_reported_with_the_knobs(device):
     """4101 messages of a MiB each are 4.3 GB: more than this process has addresses for."""
     done = run_python("-c", NO_ROOM.format(device=device), seconds=40)
     assert done.returncode == 0, done.stderr

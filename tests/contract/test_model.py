@@ -200,12 +200,12 @@ class Model(Ends):
             zh.Error
         ) as raised:  # a TransferTimeout, too: what was lost with a queue pair does not come
             error = raised
-        told = Ends.process.answer(BOUND)
+        reported = Ends.process.answer(BOUND)
         if error is None:
             assert (count, array.tobytes()) == (nbytes, data.tobytes())
         else:
-            assert not self.calm(), (error, told)
-        if error is not None or told:  # told alone: an acknowledgement was lost
+            assert not self.calm(), (error, reported)
+        if error is not None or reported:  # reported alone: an acknowledgement was lost
             self.settle()
         self.check()
 

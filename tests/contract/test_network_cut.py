@@ -74,9 +74,9 @@ def connect(a, b):
 def all_end(ends, cut_at, *kinds):
     """In time, and in one of these ways."""
     for end in ends:
-        told = end.ask("ends")
-        assert {kind for kind, _ in told.values()} <= set(kinds), told
-        assert max(ended_at for _, ended_at in told.values()) - cut_at < LOST_WITHIN, told
+        reported = end.ask("ends")
+        assert {kind for kind, _ in reported.values()} <= set(kinds), reported
+        assert max(ended_at for _, ended_at in reported.values()) - cut_at < LOST_WITHIN, reported
 
 
 def lost_by_now(ends, cut_at):

@@ -72,26 +72,26 @@ def notify_on_demand(ep, peer, link):
         link.send("done")
 
 
-def told(session, *notifications):
+def notified(session, *notifications):
     session.link.send(notifications)
     assert session.link.recv() == "done"
 
 
 def test_what_becomes_of_a_value(remote):
-    """A wait takes it out, unless it is told not to; a later one replaces it; each is taken once."""
+    """A wait takes it out, unless asked not to; a later one replaces it; each is taken once."""
     with remote(notify_on_demand) as s:
-        told(s, (5, 77))
+        notified(s, (5, 77))
         assert s.ep.wait_notify(5, reset=False) == s.ep.peek_notify(5) == 77
         assert s.ep.wait_notify_any(0, 9, reset=False) == (5, 77)
         assert s.ep.wait_notify(5) == 77
         assert s.ep.peek_notify(5) == 0
         with pytest.raises(zh.TransferTimeout), within(2, at_least=0.1):
             s.ep.wait_notify(5, timeout=0.1)
-        told(s, (6, 1), (7, 0xFFFFFFFF))
+        notified(s, (6, 1), (7, 0xFFFFFFFF))
         assert s.ep.wait_notify(7, reset=False) == s.ep.reset_notify(7) == 0xFFFFFFFF
         assert s.ep.reset_notify(7) == s.ep.peek_notify(7) == 0
         assert s.ep.wait_notify(6) == 1
-        told(s, (5, 1), (5, 2), (6, 1))
+        notified(s, (5, 1), (5, 2), (6, 1))
         assert s.ep.wait_notify(6) == 1  # the later ones of a peer come after the earlier ones
         assert s.ep.wait_notify(5) == 2
         assert s.ep.peek_notify(5) == 0
@@ -100,7 +100,7 @@ def test_what_becomes_of_a_value(remote):
 
 def test_wait_any_looks_at_its_own_slots_only(remote):
     with remote(notify_on_demand) as s:
-        told(s, (20, 1), (25, 2))
+        notified(s, (20, 1), (25, 2))
         with pytest.raises(zh.TransferTimeout):
             s.ep.wait_notify_any(21, 4, timeout=0.1)
         assert s.ep.wait_notify_any(21, 5) == (25, 2)

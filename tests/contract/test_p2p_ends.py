@@ -85,7 +85,7 @@ def test_a_closed_peer_neither_writes_nor_notifies(near):
         assert then[1] == now[1]
 
 
-def writes_when_told(ep, peer, link):
+def writes_when_asked(ep, peer, link):
     far = link.recv()
     memory, _ = array(ep, "numpy", np.ones(4096, np.uint8))
     peer.write(memory[:1], far[:1], require="p2p").wait()
@@ -96,7 +96,7 @@ def writes_when_told(ep, peer, link):
 
 
 def test_a_forked_child_that_drops_memory_does_not_close_it(near):
-    with near(writes_when_told) as s:
+    with near(writes_when_asked) as s:
         memory, view = array(s.ep, "empty", np.zeros(4096, np.uint8))
         s.link.send(memory.remote)
         s.link.meet("mapped")

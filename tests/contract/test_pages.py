@@ -94,7 +94,7 @@ def test_many_pages_at_once(remote):
         np.testing.assert_array_equal(view, wanted)
 
 
-def told(ep, peer, link):
+def served(ep, peer, link):
     target, view = array(ep, "empty", np.zeros((8, 1000), np.int64))
     link.send(target.remote)
     for value in range(1, 51):
@@ -104,7 +104,7 @@ def told(ep, peer, link):
 
 
 def test_a_notification_follows_the_last_page(remote):
-    with remote(told) as s:
+    with remote(served) as s:
         far = s.link.recv()
         memory, view = array(s.ep, "numpy", np.zeros((8, 1000), np.int64))
         for value in range(1, 51):
@@ -174,7 +174,7 @@ def test_none_and_ranges(thread):
 
 
 def test_no_pages_are_a_notification_alone(remote):
-    with remote(told_at_once) as s:
+    with remote(reported_at_once) as s:
         far = s.link.recv()
         empty = np.array([], np.int64)
         for count in (0, 4):
@@ -188,7 +188,7 @@ def test_no_pages_are_a_notification_alone(remote):
         assert s.ep.wait_notify(4) == 9
 
 
-def told_at_once(ep, peer, link):
+def reported_at_once(ep, peer, link):
     target, _ = array(ep, "empty", np.zeros((4, 3)))
     link.send(target.remote)
     for value in (1, 5, 9):

@@ -215,7 +215,7 @@ def see_loss(ep, peer, link):
 
 
 def test_a_peer_that_was_given_up_learns_of_it(process):
-    """Both sides agree: after the pause the stopped one is told, and may connect anew."""
+    """Both sides agree: after the pause the stopped one learns it, and may connect anew."""
     with process(see_loss, deadline=20) as s:
         assert s.link.recv() == "waiting"
         s.signal(signal.SIGSTOP)

@@ -40,11 +40,11 @@ def measured(options: dict[str, Any], count: int, *, used: bool) -> dict[str, An
     ]
     for thread in echoes if used else []:
         thread.start()
-    told = {"options": options, "addresses": [each.address.hex() for each in others], "used": used}
+    given = {"options": options, "addresses": [each.address.hex() for each in others], "used": used}
     try:
         done = subprocess.run(
             [sys.executable, "-m", "support.hub"],
-            input=json.dumps(told) + "\n",
+            input=json.dumps(given) + "\n",
             capture_output=True,
             check=False,
             cwd=TESTS,

@@ -63,7 +63,7 @@ def test_operations_with_a_killed_rank_fail(ranks, dying, name):
         with pytest.raises(zh.PeerLost, match="segment 'data' of 'world', rank 2"), within(1):
             later(segment)
     assert world.state() == ["healthy", "healthy", "corrupt"]
-    segment.wait()  # what failed has been told
+    segment.wait()  # what failed has been reported
     segment.write_notify(1, 0, 0, 8, slot=3)
     assert ranks[1][1].notify_waitsome(3, 1) == 3
     assert segment.atomic_fetch_add(1, 64, 1) == 0

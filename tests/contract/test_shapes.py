@@ -228,7 +228,11 @@ def refuse_pairs(s):
     for wrong, kind, words in (
         ((memory[1], target.remote[1:]), ValueError, "pair 2: shapes differ"),
         ((memory[1], target.remote.view("int32")[1]), ValueError, "pair 2: dtypes differ"),
-        ((memory[1], fixed[1].remote), ValueError, "pair 2: this RemoteMemory belongs to endpoint"),
+        (
+            (memory[1], fixed[1].remote),
+            ValueError,
+            "pair 2: this RemoteMemory is memory of another Endpoint",
+        ),
         ((closed, target.remote), zh.RegistrationError, "pair 2: this memory is closed"),
     ):
         for verb, order in ((s.peer.write_many, 1), (s.peer.read_many, -1)):

@@ -97,14 +97,14 @@ def test_senseless_timeouts_are_refused(thread, bad):
             s.peer.recv(s.ep.empty(8)).wait(bad)
 
 
-def send_when_told(ep, peer, link):
+def send_when_asked(ep, peer, link):
     memory, _ = array(ep, "numpy", np.arange(1000))
     link.meet("now")
     peer.send(memory, tag=4).wait()
 
 
 def test_a_transfer_goes_on_after_a_timeout(remote):
-    with remote(send_when_told) as s:
+    with remote(send_when_asked) as s:
         memory, view = array(s.ep, "numpy", np.zeros(1000, int))
         transfer = s.peer.recv(memory, tag=4)
         for _ in range(3):

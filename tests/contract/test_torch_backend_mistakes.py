@@ -12,7 +12,7 @@ import zerohop as zh
 from support.attempt import LOST_WITHIN, within
 from support.link import until
 from support.patience import patient
-from support.spawned import Told
+from support.spawned import Worker
 from support.torch_ranks import TIMEOUT, torch_ranks
 
 
@@ -163,7 +163,7 @@ def all_of_them() -> None:
     calls_that_differ()
 
 
-def test_what_is_wrong_is_told(torch_job):
+def test_what_is_wrong_is_reported(torch_job):
     torch_job(all_of_them, 2)
 
 
@@ -226,7 +226,7 @@ def test_the_order_of_backends_in_a_string(torch_job):
     torch_job(orders, 2)
 
 
-TOLD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
+SPREAD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
 SIZE = 3
 
 
@@ -235,7 +235,7 @@ def dying(tmp_path, device, monkeypatch):
     """The last rank, on its way."""
     monkeypatch.setenv("ZEROHOP_DEVICE", device)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    last = Told("support.torch_ranks", tmp_path / "store", SIZE)
+    last = Worker("support.torch_ranks", tmp_path / "store", SIZE)
     last.tell("come")
     yield last
     last.discard()
@@ -269,7 +269,7 @@ def survive(stopped: str) -> None:
         with pytest.raises(zh.PeerLost, match=name):
             work.wait()
         assert isinstance(work.exception(), zh.PeerLost)
-    assert time.monotonic() - begin < LOST_WITHIN + TOLD
+    assert time.monotonic() - begin < LOST_WITHIN + SPREAD
     with pytest.raises(zh.PeerLost, match=f"rank {last}"):
         future.wait()
     with pytest.raises(zh.PeerLost, match=f"rank {last}"):

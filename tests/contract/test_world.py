@@ -191,7 +191,7 @@ def test_a_directory_serves_one_run_after_the_other(tmp_path):
 
 
 @pytest.mark.parametrize("pause", [0, 0.001, 0.01, 0.05])
-def test_who_looks_for_a_rank_while_the_world_is_closed_is_told(rank_threads, pause):
+def test_a_look_up_of_a_rank_raises_when_the_world_is_closed(rank_threads, pause):
     [first] = worlds(rank_threads, [0], 3)
     waiting = [Attempt(first.peer, rank) for rank in (1, 2) for _ in range(3)]
     waiting[0].stays_pending(pause)

@@ -84,7 +84,7 @@ def test_plain_variables_make_a_world(job, device):
     ]
     said = [process.communicate(timeout=patient(150)) for process in processes]
     assert [process.returncode for process in processes] == [0] * RANKS, said
-    assert said[-1][0] == shown([0, 0, 0])  # which nobody has told
+    assert said[-1][0] == shown([0, 0, 0])  # which nobody has set
 
 
 # --- srun, of a real Slurm of this host ---
@@ -335,7 +335,7 @@ def test_an_error_of_mpi_is_named(comm, monkeypatch):
         made(comm, 0)
 
 
-def test_who_is_alone_is_told_in_time(comm):
+def test_a_rank_alone_raises_in_time(comm):
     with pytest.raises(
         zh.TransferTimeout, match=r"not all 2 ranks .* in 0\.2 s: every rank has to"
     ):
@@ -351,7 +351,7 @@ def test_the_world_of_another_rank_cannot_be_made(comm):
         first.value()
 
 
-def test_another_mpi_than_that_of_mpirun_is_told(comm, monkeypatch):
+def test_another_mpi_than_that_of_mpirun_is_reported(comm, monkeypatch):
     sys.modules["mpi4py.MPI"].COMM_WORLD = comm
     sys.modules["mpi4py.MPI"].Get_library_version = lambda: "Open MPI v4.1.4, and so on\nmore"
     monkeypatch.setenv("PMI_RANK", "0")

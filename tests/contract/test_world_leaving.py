@@ -153,8 +153,8 @@ def test_a_program_that_ends_without_closing_says_it(rank_threads):
         world.barrier()
         with pytest.raises(zh.PeerLost, match=SAID):
             world.barrier()
-        _, told = program.communicate(timeout=patient(20))
-    assert told.rstrip().endswith("KeyError: 'what is missing'")
+        _, errors = program.communicate(timeout=patient(20))
+    assert errors.rstrip().endswith("KeyError: 'what is missing'")
     world.close()
 
 
@@ -180,7 +180,7 @@ def test_a_child_does_not_speak_for_its_parent(rank_threads):
     close([first, second, late])
 
 
-def test_who_shares_the_memory_is_told(open_endpoint):
+def test_who_shares_the_memory_is_reported(open_endpoint):
     a, b = open_endpoint(name="a"), open_endpoint(name="b")
     stranger = open_endpoint(name="rank 1 of job (or so it says)")
     for other in (b, stranger):

@@ -47,7 +47,7 @@ def test_ranks_find_each_other_after_a_crash_however_late_they_come(rank_threads
     close([first, late])
 
 
-def test_a_second_job_is_told_who_is_there(rank_threads, last):
+def test_a_second_job_learns_who_is_there(rank_threads, last):
     world = first_of_eight(rank_threads)
     words = r"rank 7 of World 'world' in directory .* is taken, by process \d+ on "
     with pytest.raises(zh.Error, match=words), within(2):

@@ -45,8 +45,8 @@ def shrunk(members, times=1):
     """All have the same World of them alone, and it works."""
     size = len(members)
     with within(AGREED):
-        told = ask(members, "shrink")
-    assert told == [(rank, size, f"world, shrunk {times}") for rank in range(size)]
+        answers = ask(members, "shrink")
+    assert answers == [(rank, size, f"world, shrunk {times}") for rank in range(size)]
     check(members)
 
 
@@ -91,8 +91,8 @@ def test_one_dies_while_they_agree(members, second):
         with pytest.raises(Exception, match="nothing came"):
             member.answer(patient(0.2))
     dying.signal(signal.SIGKILL)
-    told = [member.answer() for member in waiting]
-    assert told == [(rank, 3, "world, shrunk 1") for rank in range(3)]
+    answers = [member.answer() for member in waiting]
+    assert answers == [(rank, 3, "world, shrunk 1") for rank in range(3)]
     check(waiting)
 
 
@@ -110,13 +110,13 @@ def test_one_dies_at_some_moment_of_it(members, wait):
         member.answer()
     again = ask(left, "exchange")
     if any(isinstance(each, Exception) for each in again):
-        told = ask(left, "shrink")
-        assert told == [(rank, 3, told[0][2]) for rank in range(3)]
+        answers = ask(left, "shrink")
+        assert answers == [(rank, 3, answers[0][2]) for rank in range(3)]
         check(left)
 
 
 @pytest.mark.parametrize("stopped", [0, 2])
-def test_one_that_hangs_counts_as_dead_and_is_told_so(members, stopped):
+def test_one_that_hangs_counts_as_dead_and_learns_it(members, stopped):
     left = members(4)
     hanging = left.pop(stopped)
     hanging.signal(signal.SIGSTOP)
@@ -275,7 +275,7 @@ def test_a_store_of_pytorch_that_is_stopped_is_not_waited_for(
         assert [(world.rank, world.size) for world in smaller] == [(0, 2), (1, 2)]
         results([Attempt(world.barrier) for world in smaller])
         close(smaller)
-    fault = KeyError("which is told to the store")
+    fault = KeyError("which is put into the store")
     leaving = [Attempt(world.__exit__, KeyError, fault, None) for world in made]
     with within(2 * ANSWER):
         results(leaving)

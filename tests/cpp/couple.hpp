@@ -10,7 +10,7 @@
 
 #include "engine/core/endpoint.hpp"
 #include "eventually.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 

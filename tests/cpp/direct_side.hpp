@@ -215,11 +215,11 @@ struct DirectSide {
   }
   // Waits for the completion of that entry.
   void expect(std::uint32_t index, unsigned opcode = MLX5_CQE_REQ, unsigned syndrome = 0) {
-    const Completion told = completions.wait();
-    CHECK(told.index == (index & 0xffff));
-    CHECK(told.qp_number == sends.qp_number);
-    CHECK(told.opcode == opcode);
-    CHECK(told.syndrome == syndrome);
+    const Completion completion = completions.wait();
+    CHECK(completion.index == (index & 0xffff));
+    CHECK(completion.qp_number == sends.qp_number);
+    CHECK(completion.opcode == opcode);
+    CHECK(completion.syndrome == syndrome);
   }
   void expect_error(std::uint32_t index, unsigned syndrome) {
     expect(index, MLX5_CQE_REQ_ERR, syndrome);

@@ -131,8 +131,8 @@ CudaResult FakeCopies::ranges(const gpu::FewRanges& ranges, const gpu::Tail& tai
 }
 
 bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
-  const auto end = [&](gpu::Note told) {
-    *reinterpret_cast<gpu::WaitEnd*>(find(wait.end, sizeof(gpu::WaitEnd))) = {told, wait.use};
+  const auto end = [&](gpu::Note reported) {
+    *reinterpret_cast<gpu::WaitEnd*>(find(wait.end, sizeof(gpu::WaitEnd))) = {reported, wait.use};
     return true;
   };
   auto& awaited = word<std::uint32_t>(wait.word);

@@ -116,7 +116,7 @@ struct HostGpuCouple : GpuCouple {
   std::string why_not(const Memory& ours, const Memory& theirs) const {
     return to_right->route(ours, theirs.remote()).reason;
   }
-  std::uint64_t by_device() const { return to_right->rails().path(0)->stats().work_requests; }
+  std::uint64_t by_device() const { return to_right->rails().at(0)->stats().work_requests; }
   // How many registrations of host pages contain the address.
   bool is_locked(const Memory& memory) const {
     const std::uint64_t at = memory.layout().address;

@@ -8,7 +8,7 @@
 #include "engine/memory/gpu_registrations.hpp"
 #include "fake_cuda.hpp"
 #include "fake_verbs.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::engine {
 

@@ -114,7 +114,7 @@ class Station {
 
   const std::shared_ptr<Executor> drivers_ = engine::Control::make_drivers();
   engine::Rails rails_;
-  engine::PathServices services_;
+  engine::RailServices services_;
 };
 
 // Knows the secret, and sends a Hello with a queue pair that does not exist.

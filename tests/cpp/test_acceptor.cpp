@@ -21,8 +21,8 @@
 #include "engine/channel/socket.hpp"
 #include "eventually.hpp"
 #include "process.hpp"
+#include "reported.hpp"
 #include "shm/packet.hpp"
-#include "told.hpp"
 
 namespace zerohop::testing {
 namespace {

@@ -299,7 +299,7 @@ TEST_CASE("a peer that takes no notification holds up no checks, its own or thos
     transfers.push_back(write_to(*sluggard.peer, sluggard.byte(i), 1));
   }
   // No write waits behind a notification: those follow when the questions are answered.
-  const auto& posted = sluggard.peer->rails().path(0)->stats().work_requests;
+  const auto& posted = sluggard.peer->rails().at(0)->stats().work_requests;
   REQUIRE(eventually([&] { return posted.load() >= kWrites; }));
   const auto* const written = reinterpret_cast<const std::byte*>(source.layout().address);
   const std::uint32_t sum = crc32c(std::span(written, 1));

@@ -18,7 +18,7 @@
 #include "base/deadline.hpp"
 #include "base/error.hpp"
 #include "engine/channel/socket.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 #include "wiretap.hpp"
 
 namespace zerohop::testing {

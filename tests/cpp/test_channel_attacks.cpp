@@ -9,7 +9,7 @@
 #include "base/random.hpp"
 #include "engine/channel/cipher.hpp"
 #include "engine/channel/established.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 #include "wiretap.hpp"
 
 namespace zerohop::testing {

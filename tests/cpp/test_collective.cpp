@@ -78,8 +78,8 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
   second.connect(0, to_left);
   CHECK(run(first, kAtOnce).news == Barrier::News::quiet);
   CHECK(first.missing() == std::vector<Rank>{1});
-  CHECK(first.untold().empty());
-  CHECK(second.untold() == std::vector{std::pair{Rank{0}, kFirst}});
+  CHECK(first.unreported().empty());
+  CHECK(second.unreported() == std::vector{std::pair{Rank{0}, kFirst}});
   for (int round = 0; round < 3; ++round) {
     CHECK(run(second, kSoon).news == Barrier::News::through);  // one may be ahead of the other
     CHECK(run(first, kSoon).news == Barrier::News::through);
@@ -89,9 +89,9 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
   const std::uint32_t slot = kFirst + Barrier::kSteps;
   right.wait_notify(slot, 1, false, soon());
   right.notify({slot, Barrier::kLost + 7});  // as if the first one had sent that instead
-  const auto told = run(second, kSoon);
-  CHECK(told.news == Barrier::News::reported);
-  CHECK(told.rank == 7);
+  const auto reply = run(second, kSoon);
+  CHECK(reply.news == Barrier::News::reported);
+  CHECK(reply.rank == 7);
   CHECK(run(first, kSoon).news == Barrier::News::different);
 }
 
@@ -104,9 +104,9 @@ TEST_CASE_FIXTURE(Pair, "a barrier loses nothing of what has come beside bad new
   right.notify({kFirst + 1, Barrier::kArrived});
   right.notify({kFirst + 2, Barrier::kArrived});
   barrier.begin();
-  const auto told = barrier.run(true, soon());
-  CHECK(told.news == Barrier::News::reported);
-  CHECK(told.rank == 7);
+  const auto reply = barrier.run(true, soon());
+  CHECK(reply.news == Barrier::News::reported);
+  CHECK(reply.rank == 7);
   CHECK(barrier.missing() == std::vector<Rank>{0});
   right.notify({kFirst, Barrier::kArrived});
   CHECK(barrier.run(true, soon()).news == Barrier::News::through);

@@ -130,10 +130,10 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
   REQUIRE(attempt->peer != nullptr);
 
   queue_pairs_refused = true;
-  attempt->peer->rails().path(0)->to_error("a test broke it");
+  attempt->peer->rails().at(0)->to_error("a test broke it");
   CHECK(dialler.poller().wait([&] { return !attempt->peer->alive(); }, within(kSoon)));
-  const std::string reason =
-      message_of<PeerLost>([&] { (void)there->lookup("nothing", within(kSoon), /*now=*/false); });
+  const std::string reason = message_of<PeerLost>(
+      [&] { (void)there->lookups().find("nothing", within(kSoon), /*now=*/false); });
   CHECK(contains(reason, "its queue pair cannot be replaced"));
 
   queue_pairs_refused = false;
@@ -146,7 +146,7 @@ TEST_CASE("a queue pair that cannot be replaced ends the peer, on both sides") {
 
 // During a driver call for the other end, whose process keeps answering.
 void check_that_it_answers(Peer& peer) {
-  for (int i = 0; i < 50; ++i) CHECK_FALSE(peer.lookup("nothing", soon(), /*now=*/true));
+  for (int i = 0; i < 50; ++i) CHECK_FALSE(peer.lookups().find("nothing", soon(), /*now=*/true));
 }
 
 // Blocks every driver call of a Station, for its lifetime.
@@ -260,7 +260,7 @@ TEST_CASE("a queue pair takes long to replace") {
   const auto peer = there.accept(soon());
   {
     const DriverHangs hang;
-    attempt->peer->rails().path(0)->to_error("a test broke it");
+    attempt->peer->rails().at(0)->to_error("a test broke it");
     CHECK(somebody_waits());
     check_that_it_answers(*peer);
   }

@@ -12,7 +12,7 @@
 #include "engine/channel/endpoint_key.hpp"
 #include "engine/memory/remote_memory.hpp"
 #include "mutate.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -100,10 +100,10 @@ TEST_CASE("no more rails are taken than there may be") {
 }
 
 TEST_CASE("no more checksums are requested or sent than fit into a message") {
-  SummedUp told{.request = 1, .sums = std::vector<std::uint32_t>(kMaxSums), .refusal = {}};
-  CHECK(same(decode_control_message(encode(told)), told));
-  told.sums.resize(kMaxSums + 1);
-  CHECK_THROWS_AS(encode(told), ProtocolError);
+  SummedUp reported{.request = 1, .sums = std::vector<std::uint32_t>(kMaxSums), .refusal = {}};
+  CHECK(same(decode_control_message(encode(reported)), reported));
+  reported.sums.resize(kMaxSums + 1);
+  CHECK_THROWS_AS(encode(reported), ProtocolError);
   std::vector<std::byte> claim(11, std::byte{0xff});  // 65535 parts, and not a byte of them
   claim[0] = std::byte{11};
   CHECK_THROWS_AS(decode_control_message(claim), ProtocolError);

@@ -17,7 +17,7 @@
 #include "gpu/held_up.hpp"
 #include "gpu/host_pages.hpp"
 #include "gpu/list_copier.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {

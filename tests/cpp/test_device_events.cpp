@@ -268,9 +268,9 @@ TEST_CASE("a wait fails at once when the device is lost") {
   ScriptedDevice device;
   Endpoint left(scripted(device));
   std::thread loser([&] { device.raise(IBV_EVENT_DEVICE_FATAL); });
-  const bool told = contains(message_of<VerbsError>([&] { (void)left.accept(within(kTimeout)); }),
-                             "DEVICE_FATAL");
-  CHECK(told);
+  const bool reported = contains(
+      message_of<VerbsError>([&] { (void)left.accept(within(kTimeout)); }), "DEVICE_FATAL");
+  CHECK(reported);
   loser.join();
   CHECK(contains(message_of<VerbsError>([&] { (void)left.wait_notify(1, 1, true, soon()); }),
                  "DEVICE_FATAL"));

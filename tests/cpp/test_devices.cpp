@@ -232,7 +232,7 @@ TEST_CASE("settings and terms of a queue pair are returned without a query to it
   Endpoint left(counted("left"));
   Endpoint right(counted("right"));
   const auto to_right = left.connect(right.address().to_bytes(), soon());
-  const auto path = to_right->rails().path(0);
+  const auto path = to_right->rails().at(0);
   const int before = questions;
   CHECK(before > 0);
   const Settings all = path->settings();

@@ -103,8 +103,9 @@ TEST_CASE("a look-up that is interrupted leaves no question behind") {
   Endpoint right(options("right"));
   const auto to_right = left.connect(right.address().to_bytes(), soon());
   interrupts.store(true);
-  CHECK_THROWS_AS((void)to_right->lookup("nothing", soon(), /*now=*/false), std::runtime_error);
-  CHECK(to_right->questions() == 0);
+  CHECK_THROWS_AS((void)to_right->lookups().find("nothing", soon(), /*now=*/false),
+                  std::runtime_error);
+  CHECK(to_right->lookups().unanswered() == 0);
 }
 
 TEST_CASE("closing in the middle of traffic fails what is pending, and nothing else") {

@@ -1,4 +1,4 @@
-// Failures: kept as values, told once each, reported where they cannot be thrown, and those of
+// Failures: kept as values, logged once each, reported where they cannot be thrown, and those of
 // foreign libraries.
 #include <doctest/doctest.h>
 
@@ -17,7 +17,7 @@
 #include "driver/mlx5dv.hpp"
 #include "driver/verbs.hpp"
 #include "driver/verbs_call.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace {
 
@@ -83,30 +83,31 @@ TEST_CASE("the words about the effect are known by their length, also once throw
   CHECK(failure.message == "the peer says: no (nothing was written) (nothing was written)");
 }
 
-TEST_CASE("causes are told once each, and not without end") {
+TEST_CASE("causes are logged once each, and not without end") {
   zerohop::Causes causes;
   CHECK(causes.add("one"));
   CHECK(causes.add("two"));
   CHECK(!causes.add("one"));
-  std::size_t told = 2;
-  for (int i = 0; i < 100; ++i) told += causes.add(std::to_string(i)) ? 1 : 0;
-  CHECK(told == zerohop::Causes::kMost);
+  std::size_t reported = 2;
+  for (int i = 0; i < 100; ++i) reported += causes.add(std::to_string(i)) ? 1 : 0;
+  CHECK(reported == zerohop::Causes::kMost);
 }
 
 // --- reports ---
 
-std::string told;
+std::string reported;
 
 TEST_CASE("parts are put together without memory from the heap") {
-  told.reserve(4096);
-  const auto former = set_report_sink([](std::string_view text) noexcept { told.assign(text); });
+  reported.reserve(4096);
+  const auto former =
+      set_report_sink([](std::string_view text) noexcept { reported.assign(text); });
   const std::string cause(100, 'x');
   out_of_memory = true;
   report({"it cannot go on: ", cause, "."});
   out_of_memory = false;
-  CHECK(told == "it cannot go on: " + cause + ".");
+  CHECK(reported == "it cannot go on: " + cause + ".");
   report({std::string(5000, 'y')});
-  CHECK(told == std::string(2048, 'y'));
+  CHECK(reported == std::string(2048, 'y'));
   set_report_sink(former);
 }
 

@@ -23,7 +23,7 @@
 #include "eventually.hpp"
 #include "no_threads.hpp"
 #include "process.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -37,8 +37,8 @@ template <Rank rank>
 using Checked = RankedMutex<rank, std::mutex>;
 
 using Outer = Checked<Rank::poller>;
-using Inner = Checked<Rank::path_group>;
-static_assert(Rank::poller < Rank::path_group);
+using Inner = Checked<Rank::rail_group>;
+static_assert(Rank::poller < Rank::rail_group);
 #ifdef ZEROHOP_CHECK_LOCKS
 static_assert(std::is_same_v<Mutex<Rank::poller>, Outer>);
 #else
@@ -104,7 +104,7 @@ TEST_CASE("a planted inversion is found at its first lock, whether or not anothe
     const std::lock_guard second(outer);
   });
   CHECK(ending.aborted);
-  CHECK(contains(ending.words, "poller is locked with path_group held"));
+  CHECK(contains(ending.words, "poller is locked with rail_group held"));
 }
 
 TEST_CASE("so is one behind a lock that was only tried") {
@@ -126,7 +126,7 @@ TEST_CASE("and one of two locks of the same rank, or of one that is shared") {
         }).aborted);
   CHECK(ending_of([] {
           Outer one;
-          RankedMutex<Rank::path_group, std::shared_timed_mutex> shared;
+          RankedMutex<Rank::rail_group, std::shared_timed_mutex> shared;
           const std::shared_lock first(shared);
           const std::lock_guard second(one);
         }).aborted);
@@ -146,7 +146,7 @@ TEST_CASE("a child takes no lock of its parent's, whether or not a thread of tha
   Inner inner;
   const Ending ending = ending_of([&] { const std::lock_guard lock(inner); });
   CHECK(ending.aborted);
-  CHECK(contains(ending.words, "fork: path_group of the parent is taken in a child"));
+  CHECK(contains(ending.words, "fork: rail_group of the parent is taken in a child"));
   RankedMutex<Rank::endpoint_life, std::shared_timed_mutex> shared;
   CHECK(ending_of([&] { const std::shared_lock lock(shared); }).aborted);
 }
@@ -156,7 +156,7 @@ TEST_CASE("a child takes no lock of its parent's, whether or not a thread of tha
 bool run(Executor& executor, Work work) { return executor.run(work); }
 Deadline at_once() { return Deadline::after(Deadline::Seconds{0}); }
 
-// A call that hangs until told to return.
+// A call that hangs until asked to return.
 struct Hung {
   std::promise<void> go_on;
   std::atomic<bool> begun{false};
@@ -208,10 +208,10 @@ TEST_CASE("work is destroyed on the thread, without a lock") {
   std::promise<std::thread::id> destroyed;
   struct Last {
     Executor& executor;
-    std::promise<std::thread::id>& told;
+    std::promise<std::thread::id>& reported;
     ~Last() {
       REQUIRE(run(executor, [] {}));
-      told.set_value(std::this_thread::get_id());
+      reported.set_value(std::this_thread::get_id());
     }
   };
   REQUIRE(run(executor, [last = std::make_shared<Last>(executor, destroyed)] {}));

@@ -22,7 +22,7 @@
 #include "gpu/write_order.hpp"
 #include "no_threads.hpp"
 #include "process.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -260,7 +260,7 @@ int threads_named(const std::string& name) {
   return count;
 }
 
-struct Busy {  // GPUs that run a kernel until told to stop
+struct Busy {  // GPUs that run a kernel until asked to stop
   FakeCuda cuda;
   AllGivenBack given_back{cuda};
   std::vector<std::shared_ptr<const Device>> devices;

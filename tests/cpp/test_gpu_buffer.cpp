@@ -11,7 +11,7 @@
 #include "fake_cuda.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/peer_memory.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {

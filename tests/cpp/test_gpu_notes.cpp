@@ -267,7 +267,7 @@ TEST_CASE_FIXTURE(Claims,
 
 TEST_CASE_FIXTURE(Claims, "a note for the CPU alone is the CPU's, whoever has the slot") {
   const RemoteMemory remote = theirs.remote();
-  const auto reach = to_right->reach_for_kernels(ours, remote, engine::Hearers::cpu, {});
+  const auto reach = to_right->kernels().mapped({&ours, &remote}, engine::Hearers::cpu, 30);
   REQUIRE(reach.notes.mirrors == 0);
   const auto put = [&](std::uint32_t slot, std::uint32_t value) {  // as a kernel does
     const std::uint32_t tag = reach.notes.writer * gpu::kFirstTag + value;

@@ -9,7 +9,7 @@ namespace zerohop::testing {
 namespace {
 
 struct Streams : GpuCouple {
-  const Reports told;
+  const Reports reported;
   Memory ours = array(left, {50000});
   Memory theirs = array(right, {50000});
   void* writer = cuda.copies.program_stream();
@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(Streams, "closing ends what streams wait for") {
 }
 
 TEST_CASE("what a wait on a GPU that failed may still write stays for good") {
-  const Reports told;
+  const Reports reported;
   FakeCuda cuda;  // without AllGivenBack: not all is freed
   void* reader = cuda.copies.program_stream();
   {

@@ -76,10 +76,10 @@ TEST_CASE("checksums are given for registered memory, within its bounds, while i
   const auto ask = [&](const RemoteMemory& memory, std::uint64_t first, std::uint64_t nbytes) {
     return checker.answer({.request = 7, .parts = {{memory.to_bytes(), first, nbytes}}});
   };
-  const engine::SummedUp told = ask(named, 1, 20);
-  CHECK(told.request == 7);
-  CHECK(told.status == 0);
-  CHECK(told.sums == sums_of(std::span(bytes).subspan(11, 20)));
+  const engine::SummedUp reply = ask(named, 1, 20);
+  CHECK(reply.request == 7);
+  CHECK(reply.status == 0);
+  CHECK(reply.sums == sums_of(std::span(bytes).subspan(11, 20)));
 
   const auto refuses = [&](const engine::SummedUp& answer, const std::string& why) {
     CHECK(answer.sums.empty());

@@ -20,9 +20,9 @@
 #include "base/scarcity.hpp"
 #include "process.hpp"
 #include "rdma/completion_queue.hpp"
+#include "reported.hpp"
 #include "softhca/device_faults.hpp"
 #include "softhca/softhca.hpp"
-#include "told.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -62,9 +62,9 @@ int without_threads() {
     start_thread("zh-test", [] {}).join();
     return 3;
   } catch (const Error& error) {
-    const bool told = contains(error.what(), "the thread zh-test cannot be started") &&
-                      contains(error.what(), "RLIMIT_NPROC");
-    return error.code() == EAGAIN && told ? 0 : 4;
+    const bool reported = contains(error.what(), "the thread zh-test cannot be started") &&
+                          contains(error.what(), "RLIMIT_NPROC");
+    return error.code() == EAGAIN && reported ? 0 : 4;
   }
 }
 

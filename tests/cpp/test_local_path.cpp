@@ -165,14 +165,14 @@ class Crowd {
   ~Crowd() { disperse(); }
   void disperse() {
     if (threads_.empty()) return;
-    told_.set_value();
+    reported_.set_value();
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
 
  private:
-  std::promise<void> told_;
-  std::shared_future<void> leave_ = told_.get_future().share();
+  std::promise<void> reported_;
+  std::shared_future<void> leave_ = reported_.get_future().share();
   std::atomic<std::size_t> there_{0};
   std::vector<std::thread> threads_;
 };

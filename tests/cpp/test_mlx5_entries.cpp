@@ -162,9 +162,9 @@ TEST_CASE("flags, immediate data and operands are decoded") {
   CHECK(flags(MLX5_WQE_CTRL_INITIATOR_SMALL_FENCE) == IBV_SEND_FENCE);
 
   Entry immediate(MLX5_OPCODE_RDMA_WRITE_IMM);
-  const Decoded told(immediate.immediate(0x01020304).remote(1, 2).at(kIndex, kNumber));
-  CHECK(told.work.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
-  CHECK(told.work.imm_data == 0x01020304);
+  const Decoded decoded(immediate.immediate(0x01020304).remote(1, 2).at(kIndex, kNumber));
+  CHECK(decoded.work.opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+  CHECK(decoded.work.imm_data == 0x01020304);
 
   const auto atomic = [](unsigned opcode) {
     Entry entry(opcode);
@@ -319,8 +319,8 @@ TEST_CASE("a ring of completions goes on when the 24-bit counter of its reader t
   for (std::uint32_t i = 0; i < (1u << 24) + 100; ++i) {
     completion.wr_id = i;
     if (!push()) ++wrong;
-    const auto told = reader.poll();
-    if (!told || told->index != (i & 0xffff)) ++wrong;
+    const auto decoded = reader.poll();
+    if (!decoded || decoded->index != (i & 0xffff)) ++wrong;
   }
   CHECK(wrong == 0);
   for (int i = 0; i < 4; ++i) CHECK(push());

@@ -172,7 +172,7 @@ TEST_CASE("short copies by the CPU: each of the first is measured, later some fo
 
 // --- ranges ---
 
-struct Told {
+struct Seen {
   std::string name;
   std::uint64_t payload;
   int ends;
@@ -182,7 +182,7 @@ struct Told {
 class Listener {
  public:
   Listener() {
-    told_.clear();
+    reported_.clear();
     trace::listen(&kTool);
   }
   ~Listener() {
@@ -192,29 +192,29 @@ class Listener {
   Listener(const Listener&) = delete;
   Listener& operator=(const Listener&) = delete;
 
-  static std::vector<Told> told() {
+  static std::vector<Seen> reported() {
     const std::lock_guard lock(mutex_);
-    return told_;
+    return reported_;
   }
   static std::vector<std::string> names() {
     std::vector<std::string> all;
-    for (const Told& range : told()) all.push_back(range.name);
+    for (const Seen& range : reported()) all.push_back(range.name);
     return all;
   }
   static bool all_ended() {
-    const auto ended = [](const Told& range) { return range.ends == 1; };
-    return std::ranges::all_of(told(), ended);
+    const auto ended = [](const Seen& range) { return range.ends == 1; };
+    return std::ranges::all_of(reported(), ended);
   }
   static std::uint64_t begin(const char* name, std::uint64_t payload) noexcept {
     if (on_begin) on_begin();
     const std::lock_guard lock(mutex_);
-    told_.push_back({name, payload, 0});
-    return told_.size() - 1;
+    reported_.push_back({name, payload, 0});
+    return reported_.size() - 1;
   }
   static void end(std::uint64_t range) noexcept {
     if (on_end) on_end();
     const std::lock_guard lock(mutex_);
-    ++told_.at(range).ends;
+    ++reported_.at(range).ends;
   }
 
   static constexpr trace::Tool kTool{.begin = begin, .end = end};
@@ -222,7 +222,7 @@ class Listener {
 
  private:
   static inline std::mutex mutex_;
-  static inline std::vector<Told> told_;
+  static inline std::vector<Seen> reported_;
 };
 
 TEST_CASE("a range shows operation, bytes, peer and route") {
@@ -247,7 +247,7 @@ TEST_CASE("a range shows operation, bytes, peer and route") {
       "recv 20000 B from left by host",  "send 20000 B to right by host",
       "notify 0 B to right by host",     "wait_notify slots 2 to 9"};
   CHECK(Listener::names() == expected);
-  CHECK(Listener::told().front().payload == 20000);
+  CHECK(Listener::reported().front().payload == 20000);
   CHECK(Listener::all_ended());
 }
 
@@ -285,7 +285,7 @@ TEST_CASE_FIXTURE(GpuCouple, "the range of a copy by GPUs lasts as long as the c
   hang(true);
   const auto transfer = write(*to_right, near, far.remote(), Notification{1, 1});
   CHECK(Listener::names() == std::vector<std::string>{"write 5000 B to right by p2p"});
-  CHECK(Listener::told().front().ends == 0);
+  CHECK(Listener::reported().front().ends == 0);
   hang(false);
   finish(transfer);
   CHECK(Listener::all_ended());
@@ -308,11 +308,11 @@ TEST_CASE("a range that its parent began is not ended by a child of fork()") {
   range.begin(Listener::kTool, "the parent's", 0);
   CHECK(in_child([&] {
           range.end();
-          return Listener::told().front().ends;
+          return Listener::reported().front().ends;
         }) == 0);
   range.end();
   range.end();
-  CHECK(Listener::told().front().ends == 1);
+  CHECK(Listener::reported().front().ends == 1);
 }
 
 TEST_CASE("a tool that stopped listening gets nothing") {
@@ -322,7 +322,7 @@ TEST_CASE("a tool that stopped listening gets nothing") {
     range.begin(*trace::tool(), "longer than the tool", 0);
   }
   range.end();
-  CHECK(Listener::told().front().ends == 0);
+  CHECK(Listener::reported().front().ends == 0);
   CHECK(trace::tool() == nullptr);
 }
 

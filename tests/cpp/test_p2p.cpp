@@ -38,7 +38,7 @@ struct Neighbours {
   explicit Neighbours(bool software)
       : left(near_on("left", software)), right(near_on("right", software)) {}
   std::uint64_t work_requests() const {
-    return to_right->rails().path(0)->stats().work_requests.load();
+    return to_right->rails().at(0)->stats().work_requests.load();
   }
   TransferPtr write(const char* require, std::optional<Notification> notify = {}) {
     return testing::write(*to_right, source, far, by(require, notify));
@@ -102,10 +102,10 @@ TEST_CASE("a notification without a device does not overtake what an adapter onl
 TEST_CASE("what is put has no Transfer where it ends in the call, and overtakes nothing") {
   Neighbours pair(/*software=*/false);
   const Peer::Pair over{&pair.source, &pair.far};
-  const auto told = pair.to_right->notify({1, 1});  // the first one on a route is confirmed
-  finish(told);
+  const auto reported = pair.to_right->notify({1, 1});  // the first one on a route is confirmed
+  finish(reported);
   finish(pair.write("p2p"));
-  const auto& notifications = told->route().stats->notifications;
+  const auto& notifications = reported->route().stats->notifications;
   const std::uint64_t before = notifications.load();
   CHECK_FALSE(pair.to_right->put(Notification{1, 2}));
   CHECK(pair.right.reset_notify(1) == 2);
@@ -166,7 +166,7 @@ TEST_CASE("what devices are found not to have to do is asked again when a queue 
     finish(copied);
   }
   const Blocked blocked(pair);  // the queue pair is not repaired
-  pair.to_right->rails().path(0)->to_error("a test says so");
+  pair.to_right->rails().at(0)->to_error("a test says so");
   CHECK(pair.write("")->route().kind == "host");
 }
 
@@ -175,7 +175,7 @@ TEST_CASE("an error of a notification that waits for a device states that its da
     CAPTURE(copied);
     Neighbours pair(/*software=*/true);
     Blocked blocked(pair);  // the queue pair is not repaired
-    const auto path = pair.to_right->rails().path(0);
+    const auto path = pair.to_right->rails().at(0);
     const auto transfer = std::make_shared<Transfer>(path->poller(), 64, nullptr);
     if (copied) transfer->note_placed();
     path->to_error("a test says so");

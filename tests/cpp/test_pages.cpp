@@ -264,7 +264,7 @@ TEST_CASE_FIXTURE(PageCouple, "pages are written and read by the GPU, across chu
   put(local, Bytes(kPages * kPageBytes, std::byte{0xEE}));
   finish(to_right->read_pages({&local, &remote, some, there}, by("p2p")));
   CHECK(get(local) == moved(other, there, some));
-  CHECK(to_right->rails().path(0)->stats().work_requests == 0);
+  CHECK(to_right->rails().at(0)->stats().work_requests == 0);
 }
 
 TEST_CASE_FIXTURE(PageCouple, "lists of pairs cross chunks as well, whatever their order") {

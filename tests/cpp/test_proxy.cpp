@@ -247,8 +247,9 @@ struct Direct : Couple {
 // What the host passes to a kernel, and what would lie in GPU memory.
 struct Opened {
   explicit Opened(Direct& between)
-      : reach(between.to_right->reach_directly(between.ours, between.theirs.remote(), soon())),
-        queue(gda::make_ring_queue({between.left, between.to_right, between.ours, remote(between)},
+      : there(between.theirs.remote()),
+        reach(between.to_right->kernels().direct({&between.ours, &there}, soon())),
+        queue(gda::make_ring_queue({between.left, between.to_right, between.ours, there},
                                    reach.entries)) {
     queue.notes = reach.slots;
   }
@@ -263,10 +264,9 @@ struct Opened {
     made.patience = static_cast<std::uint64_t>(kTimeout * 1e9);
     return made;
   }
-  const engine::RemoteMemory& remote(Direct& between) { return far = between.theirs.remote(); }
   void done(Ticket ticket) const { REQUIRE(calls.wait(ticket, way.patience) == Status::ok); }
 
-  engine::RemoteMemory far;
+  engine::RemoteMemory there;
   engine::DirectReach reach;
   device::Queue queue;
   device::RingState state;

@@ -119,7 +119,7 @@ TEST_CASE("the route names the rails and says why one does not serve") {
   CHECK(contains(both.reason, "soft0 and soft0@127.0.0.2 read and write"));
   CHECK(write(*rails.to_right, from, to.remote())->route().device == kTwo);
   cut(*rails.to_right, 1);
-  rails.to_right->rails().path(1)->fail("the wire is cut");
+  rails.to_right->rails().at(1)->fail("the wire is cut");
   const Route one = rails.to_right->route(from, to.remote());
   CHECK(one.device == "soft0");
   CHECK(contains(one.reason, "soft0@127.0.0.2 does not serve: the wire is cut"));
@@ -132,7 +132,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   const auto [from, to] = rails.arrays(200'000);
   fill(from, 1);
   // The second rail is blocked: its queue pair is fresh and not connected yet.
-  rails.to_right->rails().path(1)->renew();
+  rails.to_right->rails().at(1)->renew();
   const auto transfer = write(*rails.to_right, from, to.remote(), Notification{9, 1});
   const auto late = rails.to_right->notify({10, 1});
   CHECK_THROWS_AS((void)rails.right.wait_notify(9, 2, /*reset=*/false, within(0.3)),
@@ -140,7 +140,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
   CHECK(!transfer->done());
   CHECK(!late->done());
   // The transfer fails, and its notification is never seen.
-  rails.to_right->rails().path(1)->fail("the wire was cut");
+  rails.to_right->rails().at(1)->fail("the wire was cut");
   REQUIRE(transfer->wait(soon()));
   REQUIRE(late->wait(soon()));
   CHECK_THROWS_AS((void)transfer->result(), VerbsError);
@@ -154,7 +154,7 @@ TEST_CASE("a notification waits for what another rail has not delivered") {
 TEST_CASE("a transfer cut off between its shares reports that something was written") {
   Rails2 rails;
   const auto [from, to] = rails.arrays(200'000);
-  rails.to_right->rails().path(1)->renew();  // blocked
+  rails.to_right->rails().at(1)->renew();  // blocked
   SUBCASE("by the end of the peer") {
     const auto transfer = write(*rails.to_right, from, to.remote());
     rails.right.close(within(0));
@@ -162,8 +162,8 @@ TEST_CASE("a transfer cut off between its shares reports that something was writ
   }
   SUBCASE("by the end of the rail that was to carry the notification") {
     const auto transfer = write(*rails.to_right, from, to.remote(), Notification{3, 1});
-    rails.to_right->rails().path(0)->fail("the wire was cut");
-    rails.to_right->rails().path(1)->fail("the other one was cut");
+    rails.to_right->rails().at(0)->fail("the wire was cut");
+    rails.to_right->rails().at(1)->fail("the other one was cut");
     const auto error = failure_of<VerbsError>(transfer);
     CHECK(error.effect() == Effect::all);
     CHECK(contains(error.what(), "the wire was cut"));
@@ -173,17 +173,17 @@ TEST_CASE("a transfer cut off between its shares reports that something was writ
 TEST_CASE("a rail that was closed is not waited for where another may come back") {
   Rails2 rails;
   const auto [from, to] = rails.arrays(200'000);
-  rails.to_right->rails().path(0)->close([](Effect effect) {
+  rails.to_right->rails().at(0)->close([](Effect effect) {
     return Failure{.kind = Failure::Kind::verbs, .message = "it was removed", .effect = effect};
   });
   rails.to_right->rails()
-      .path(0)
+      .at(0)
       ->settle();  // as when the peer reports that it has left the rail, too
   finish(write(*rails.to_right, from, to.remote(), Notification{3, 1}));  // over the other
-  rails.to_right->rails().path(1)->fail("the wire was cut");
+  rails.to_right->rails().at(1)->fail("the wire was cut");
   const auto pending = write(*rails.to_right, from, to.remote(), Notification{4, 1});
   CHECK(!pending->done());
-  rails.to_right->rails().path(1)->fail("the wire is still cut");
+  rails.to_right->rails().at(1)->fail("the wire is still cut");
   (void)failure_of<Error>(pending);
   CHECK(rails.right.peek_notify(4) == 0);
 }
@@ -209,7 +209,7 @@ TEST_CASE("later transfers wait until what failed cannot arrive any more") {
 }
 
 TEST_CASE("how long rails are in trouble counts from when they last were not") {
-  engine::PathGroup group("a peer");
+  engine::RailGroup group("a peer");
   CHECK(!group.dark());
   group.set_serving(0, false);
   const auto first = group.dark();
@@ -316,7 +316,7 @@ TEST_CASE("atomics refuse another adapter's rail as long as the first is out of 
   const std::int64_t one[] = {1};
   const Memory counter = rails.right.empty(one, DType::parse("uint64"));
   cut(*rails.to_right, 0);
-  rails.to_right->rails().path(0)->fail("the wire is cut");
+  rails.to_right->rails().at(0)->fail("the wire is cut");
   CHECK_THROWS_AS((void)rails.to_right->fetch_add(counter.remote(), 1), RouteUnavailable);
   finish(rails.to_right->notify({1, 1}));  // the other rail carries the rest
 }

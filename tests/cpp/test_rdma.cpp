@@ -11,7 +11,7 @@
 #include "process.hpp"
 #include "rdma/memory_region.hpp"
 #include "rdma/queue_pair.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::rdma {
 namespace {
@@ -49,11 +49,12 @@ TEST_CASE_FIXTURE(Fixture, "a device is found by name and its descriptors never 
 }
 
 TEST_CASE("an async event is reported with its place, cause and remedy") {
-  const auto told = [](ibv_event_type type, std::uint32_t qp, int port) {
+  const auto reported = [](ibv_event_type type, std::uint32_t qp, int port) {
     return describe(AsyncEvent{type, qp, port}, "mlx5_0");
   };
-  CHECK(contains(told(IBV_EVENT_PORT_ERR, 0, 2), "device mlx5_0: PORT_ERR on port 2: the link"));
-  CHECK(contains(told(IBV_EVENT_QP_FATAL, 77, 0), "QP_FATAL of queue pair 77: "));
+  CHECK(
+      contains(reported(IBV_EVENT_PORT_ERR, 0, 2), "device mlx5_0: PORT_ERR on port 2: the link"));
+  CHECK(contains(reported(IBV_EVENT_QP_FATAL, 77, 0), "QP_FATAL of queue pair 77: "));
   CHECK(contains(describe(AsyncEvent{IBV_EVENT_QP_FATAL, 77, 0}, "mlx5_0", "left"),
                  "QP_FATAL of queue pair 77 with peer 'left': "));
   for (const auto type : {IBV_EVENT_PORT_ERR, IBV_EVENT_QP_ACCESS_ERR, IBV_EVENT_GID_CHANGE,
@@ -63,7 +64,7 @@ TEST_CASE("an async event is reported with its place, cause and remedy") {
   for (const auto type : {IBV_EVENT_PORT_ACTIVE, IBV_EVENT_PATH_MIG, IBV_EVENT_SQ_DRAINED}) {
     CHECK_FALSE(is_trouble(type));
   }
-  CHECK(contains(told(static_cast<ibv_event_type>(31), 0, 0), "UNKNOWN: "));
+  CHECK(contains(reported(static_cast<ibv_event_type>(31), 0, 0), "UNKNOWN: "));
   for (int type = 0; type <= IBV_EVENT_WQ_FATAL; ++type) {
     CAPTURE(type);
     const bool ends =

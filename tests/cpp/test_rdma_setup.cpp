@@ -14,7 +14,7 @@
 #include "rdma/memory_region.hpp"
 #include "rdma/port_choice.hpp"
 #include "rdma/queue_pair.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {

@@ -254,7 +254,7 @@ TEST_CASE("the words for a demand are checked") {
 
 // --- slow drivers ---
 
-// A driver that works on the registration at one address until told to continue.
+// A driver that works on the registration at one address until asked to continue.
 class SlowDriver {
  public:
   SlowDriver(FakeVerbs& verbs, std::uint64_t address) {

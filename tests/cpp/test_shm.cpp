@@ -88,8 +88,8 @@ void own(Pipe& pipe, bool has_pages) {
 }
 
 // A process that fills the room it is given with `value`, repeatedly.
-void write_for_ever(Pipe& told, Pipe& tells, std::byte value) {
-  const auto to = told.get<Directions>();
+void write_for_ever(Pipe& reported, Pipe& tells, std::byte value) {
+  const auto to = reported.get<Directions>();
   const auto session = enter(to.name, to.token);
   const auto mapping = session->open(to.key, 0, soon()).mapping;
   std::vector<std::byte> source(kNbytes, value);
@@ -151,11 +151,11 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
 TEST_CASE("closing waits for the running copy, and nothing is written afterwards") {
   House house;
   Room room(house, kNbytes);
-  Pipe told;
+  Pipe reported;
   Pipe tells;
   const Directions way = directions_to(house, room);
-  const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
-  told.put(way);
+  const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
+  reported.put(way);
   REQUIRE(tells.get<Copied>() == Copied::all);
   const GenerationEntry entry = room.exposure->entry();
   room.exposure.reset();
@@ -169,11 +169,11 @@ TEST_CASE(
     "a client that was stopped in mid-copy writes nothing after it was dismissed and goes on") {
   House house;
   Room room(house, kNbytes);
-  Pipe told;
+  Pipe reported;
   Pipe tells;
   const Directions way = directions_to(house, room);
-  const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
-  told.put(way);
+  const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
+  reported.put(way);
   REQUIRE(tells.get<Copied>() == Copied::all);
   ::kill(writer, SIGSTOP);
   int status = 0;
@@ -192,11 +192,11 @@ TEST_CASE("closing does not wait for a client that was killed in mid-copy") {
   for (int round = 0; round < 5; ++round) {
     House house;
     Room room(house, kNbytes);
-    Pipe told;
+    Pipe reported;
     Pipe tells;
     const Directions way = directions_to(house, room);
-    const pid_t writer = start([&] { write_for_ever(told, tells, std::byte{9}); });
-    told.put(way);
+    const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
+    reported.put(way);
     REQUIRE(tells.get<Copied>() == Copied::all);
     kill_and_wait(writer);
     const GenerationEntry entry = room.exposure->entry();

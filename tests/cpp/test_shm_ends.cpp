@@ -12,7 +12,7 @@
 
 #include "base/error.hpp"
 #include "house.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 using namespace zerohop;
 using namespace zerohop::shm;
@@ -192,13 +192,13 @@ struct Host {
     return value_of<Ask>(std::span(bytes).first(nbytes));
   }
   void tell(const Ask& ask, std::uint64_t begin, std::uint64_t nbytes, int fd) {
-    const Told told{.answer = Answer::offered,
-                    .sequence = ask.sequence,
-                    .key = ask.key,
-                    .begin = begin,
-                    .end = begin + nbytes,
-                    .has_pages = 1};
-    REQUIRE(send_packet(socket.get(), bytes_of(told), fd));
+    const Reply reply{.answer = Answer::offered,
+                      .sequence = ask.sequence,
+                      .key = ask.key,
+                      .begin = begin,
+                      .end = begin + nbytes,
+                      .has_pages = 1};
+    REQUIRE(send_packet(socket.get(), bytes_of(reply), fd));
   }
   static constexpr const char* kName = "zerohop-test-host";
   Buffer generations{GenerationTable::kNbytes};

@@ -350,9 +350,9 @@ TEST_CASE("a peer with another packet sequence number is disconnected when the o
     active.rdma(IBV_WR_RDMA_WRITE, 1, active.sge(0, 8), passive);
     CHECK(active.wait().status == IBV_WC_SUCCESS);
     REQUIRE(passive.try_ready_to_send() == 0);
-    const ibv_wc told = active.wait();
-    CHECK(told.wr_id == 5);
-    CHECK(told.status == IBV_WC_WR_FLUSH_ERR);
+    const ibv_wc completion = active.wait();
+    CHECK(completion.wr_id == 5);
+    CHECK(completion.status == IBV_WC_WR_FLUSH_ERR);
   }
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "gpu_memory.hpp"
-#include "told.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {

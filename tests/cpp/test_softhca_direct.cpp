@@ -21,9 +21,9 @@ TEST_CASE("reads and atomics bring their answers") {
   read.remote(pair.b.at(256), pair.b.mr->rkey);
   read.pointer(pair.a.side.sge(0, 1000)).pointer(pair.a.side.sge(1000, 2000));
   const std::uint32_t index = pair.a.sends.post(read);
-  const Completion told = pair.a.completions.wait();
-  CHECK(told.index == index);
-  CHECK(told.nbytes == 3000);
+  const Completion completion = pair.a.completions.wait();
+  CHECK(completion.index == index);
+  CHECK(completion.nbytes == 3000);
   CHECK(is_filled(pair.a.side, 0, 3000, 9));
 
   auto* counter = reinterpret_cast<std::uint64_t*>(pair.b.buffer.get());
@@ -49,10 +49,10 @@ TEST_CASE("immediate data completes a receive of the peer, whose completion queu
   entry.immediate(htobe32(0xabcd)).remote(pair.b.at(0), pair.b.mr->rkey);
   entry.pointer(pair.a.side.sge(0, 24));
   pair.a.expect(pair.a.sends.post(entry));
-  const ibv_wc told = pair.b.wait();
-  CHECK(told.wr_id == 77);
-  CHECK(told.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
-  CHECK(told.imm_data == htobe32(0xabcd));
+  const ibv_wc completion = pair.b.wait();
+  CHECK(completion.wr_id == 77);
+  CHECK(completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM);
+  CHECK(completion.imm_data == htobe32(0xabcd));
 
   pair.a.side.receive(5);
   REQUIRE(pair.b.post_rdma(IBV_WR_RDMA_WRITE_WITH_IMM, 1, pair.b.sge(0, 40), pair.a.side.at(0),
@@ -144,9 +144,9 @@ TEST_CASE("rings turn many times, with entries across their ends") {
       places[i] = {at, round};
     }
     pair.a.sends.ring();
-    const Completion told = pair.a.completions.wait();
-    REQUIRE(told.opcode == MLX5_CQE_REQ);
-    REQUIRE(told.index == (index & 0xffff));
+    const Completion completion = pair.a.completions.wait();
+    REQUIRE(completion.opcode == MLX5_CQE_REQ);
+    REQUIRE(completion.index == (index & 0xffff));
     for (const auto& [at, round] : places) {
       std::uint32_t arrived = 0;
       std::memcpy(&arrived, pair.b.buffer.get() + at, sizeof arrived);
@@ -253,16 +253,16 @@ TEST_CASE("several direct queue pairs of one device share a completion queue") {
   fill(side, 0, 64, 8);
   for (unsigned round = 0; round < 20; ++round) {
     for (unsigned i = 0; i < kPairs; ++i) rings[i].post(first.write_to(targets[i], 0, 0, 64));
-    std::array<unsigned, kPairs> told{};
+    std::array<unsigned, kPairs> reported{};
     for (unsigned i = 0; i < kPairs; ++i) {
       const Completion completion = first.completions.wait();
       CHECK(completion.opcode == MLX5_CQE_REQ);
       CHECK(completion.index == round);
       for (unsigned k = 0; k < kPairs; ++k) {
-        if (completion.qp_number == queues[k]->qp_num) ++told[k];
+        if (completion.qp_number == queues[k]->qp_num) ++reported[k];
       }
     }
-    for (const unsigned times : told) CHECK(times == 1);
+    for (const unsigned times : reported) CHECK(times == 1);
   }
   for (Side& target : targets) CHECK(is_filled(target, 0, 64, 8));
   for (ibv_qp* qp : queues) CHECK(soft().destroy_qp(qp) == 0);
@@ -372,9 +372,9 @@ TEST_CASE("a direct queue pair may complete to a queue that is polled") {
   for (unsigned i = 0; i < 3; ++i) {
     Entry entry(MLX5_OPCODE_RDMA_WRITE);
     const std::uint32_t index = sends.post(entry.remote(b.at(0), b.mr->rkey).pointer(a.sge(0, 64)));
-    const ibv_wc told = a.wait();
-    CHECK(told.wr_id == index);
-    CHECK(told.status == IBV_WC_SUCCESS);
+    const ibv_wc completion = a.wait();
+    CHECK(completion.wr_id == index);
+    CHECK(completion.status == IBV_WC_SUCCESS);
   }
 }
 

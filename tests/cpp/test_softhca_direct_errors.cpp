@@ -209,7 +209,7 @@ TEST_CASE("random bytes as entries break nothing") {
   Side b({.nbytes = 4096});
   const Address of_b = b.address();
   const Address of_a = a.side.address();
-  std::uint64_t told = 0;
+  std::uint64_t reported = 0;
   for (int round = 0; round < kRings; ++round) {
     b.connect(of_a);
     a.side.connect(of_b);
@@ -230,12 +230,12 @@ TEST_CASE("random bytes as entries break nothing") {
     }
     a.sends.ring(any(50) == 0 ? static_cast<std::uint32_t>(random()) : a.sends.posted);
     REQUIRE(eventually([&] { return a.sends.answered(); }));
-    while (a.completions.poll()) ++told;
+    while (a.completions.poll()) ++reported;
     REQUIRE(a.side.try_state(IBV_QPS_RESET) == 0);
     REQUIRE(b.try_state(IBV_QPS_RESET) == 0);
-    while (a.completions.poll()) ++told;
+    while (a.completions.poll()) ++reported;
   }
-  CHECK(told > kRings / 100);
+  CHECK(reported > kRings / 100);
 }
 
 TEST_CASE("entries that change while they are read break nothing") {
@@ -252,14 +252,14 @@ TEST_CASE("entries that change while they are read break nothing") {
       std::atomic_ref(ring[random() % words]).store(random(), std::memory_order_relaxed);
     }
   });
-  bool told = true;
-  for (int round = 0; round < 300 && told; ++round) {
+  bool reported = true;
+  for (int round = 0; round < 300 && reported; ++round) {
     b.connect(of_a);
     a.side.connect(of_b);
     a.sends.posted = 0;
     for (int i = 0; i < 16; ++i) a.sends.write(a.write_to(b, 0, 0, 64));
     a.sends.ring();
-    told = eventually([&] {
+    reported = eventually([&] {
       std::this_thread::yield();
       return a.completions.poll().has_value();
     });
@@ -269,5 +269,5 @@ TEST_CASE("entries that change while they are read break nothing") {
   }
   stopping = true;
   scribbler.join();
-  CHECK(told);
+  CHECK(reported);
 }

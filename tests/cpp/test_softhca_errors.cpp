@@ -196,11 +196,11 @@ TEST_CASE("thousands of requests of mixed sizes stay in order") {
                                static_cast<std::uint32_t>(i)) == 0);
     }
     for (int i = 0; i < kEach; ++i) {
-      const ibv_wc told = pair.b.wait();
-      REQUIRE(told.imm_data == static_cast<std::uint32_t>(i));
+      const ibv_wc reported = pair.b.wait();
+      REQUIRE(reported.imm_data == static_cast<std::uint32_t>(i));
       const std::size_t words = 1 + static_cast<std::size_t>(i * 37 + round) % 5000;
       const std::size_t at = static_cast<std::size_t>(i) * 5001;
-      REQUIRE(told.byte_len == words * 4);
+      REQUIRE(reported.byte_len == words * 4);
       REQUIRE(std::memcmp(&sent[at], &got[at], words * 4) == 0);
     }
     for (int i = 0; i < kEach; ++i) REQUIRE(pair.a.wait().wr_id == static_cast<std::uint64_t>(i));
@@ -222,9 +222,9 @@ TEST_CASE("RNR under load: everything arrives once and in order") {
         pair.b.receive(static_cast<std::uint64_t>(k), static_cast<std::size_t>(k) * kEach, kEach);
       }
     }
-    const ibv_wc told = pair.b.wait();
-    REQUIRE(told.status == IBV_WC_SUCCESS);
-    REQUIRE(told.wr_id == static_cast<std::uint64_t>(i));
+    const ibv_wc reported = pair.b.wait();
+    REQUIRE(reported.status == IBV_WC_SUCCESS);
+    REQUIRE(reported.wr_id == static_cast<std::uint64_t>(i));
   }
   CHECK(std::memcmp(pair.a.buffer.get(), pair.b.buffer.get(), kMessages * kEach) == 0);
   for (int i = 0; i < kMessages; ++i) REQUIRE(pair.a.wait().wr_id == static_cast<std::uint64_t>(i));
@@ -256,9 +256,9 @@ TEST_CASE("a destroyed or failed queue pair is noticed at once by its peer") {
       REQUIRE(pair.b.try_state(IBV_QPS_ERR) == 0);
     }
     const auto start = Clock::now();
-    const ibv_wc told = pair.a.wait();
-    CHECK(told.wr_id == 9);
-    CHECK(told.status == IBV_WC_WR_FLUSH_ERR);
+    const ibv_wc reported = pair.a.wait();
+    CHECK(reported.wr_id == 9);
+    CHECK(reported.status == IBV_WC_WR_FLUSH_ERR);
     CHECK(Clock::now() - start < std::chrono::seconds(1));
     CHECK(pair.a.state() == IBV_QPS_ERR);
   }

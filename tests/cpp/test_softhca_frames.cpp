@@ -141,10 +141,11 @@ TEST_CASE("of checked frames only the next one counts") {
     return sealed_write(stage, number, request, byte);
   };
   const auto holds = [&](std::uint32_t requests, char byte) {
-    wire::Prefix told{};
-    REQUIRE(::recv(fd.get(), &told, sizeof told, MSG_WAITALL) == sizeof told);
+    wire::Prefix reported{};
+    REQUIRE(::recv(fd.get(), &reported, sizeof reported, MSG_WAITALL) == sizeof reported);
     softhca::ordering::after_receive();
-    return told.acknowledged == requests && stage.side.buffer[0] == static_cast<std::byte>(byte) &&
+    return reported.acknowledged == requests &&
+           stage.side.buffer[0] == static_cast<std::byte>(byte) &&
            stage.side.buffer[kSealed - 1] == static_cast<std::byte>(byte);
   };
   const auto first = sealed(0, 0, 'a');

@@ -109,7 +109,7 @@ TEST_CASE("a request names no more parts than fit into a message that its receiv
     CAPTURE(nbytes);
     StagedCouple both(engine::MessageWindow{.slots = 1, .nbytes = nbytes});
     check_columns(both);
-    CHECK(both.to_right->rails().path(0)->stats().broken == 0);
+    CHECK(both.to_right->rails().at(0)->stats().broken == 0);
   }
 }
 
@@ -337,13 +337,13 @@ TEST_CASE_FIXTURE(StagedCouple, "a connection cut in mid-transfer is an error, a
   const auto [near, far] = arrays({150000});
   for (unsigned round = 1; round <= 10; ++round) {
     const auto cut_off = write(*to_right, near, far.remote());
-    (round % 2 == 0 ? to_right : to_left)->rails().path(0)->to_error("the wire was cut");
+    (round % 2 == 0 ? to_right : to_left)->rails().at(0)->to_error("the wire was cut");
     REQUIRE(cut_off->wait(soon()));
     const auto repaired = [&] {
       return to_right->rails().reports()[0].trouble.empty() &&
              to_left->rails().reports()[0].trouble.empty();
     };
-    REQUIRE(to_right->rails().path(0)->poller()->wait(repaired, soon()));
+    REQUIRE(to_right->rails().at(0)->poller()->wait(repaired, soon()));
     const Bytes bytes = counted(150000, round);
     put(near, bytes);
     const auto transfer = write(*to_right, near, far.remote(), Notification{3, round});

@@ -101,7 +101,7 @@ TEST_CASE_FIXTURE(Hanging, "close() of a Peer waits for the copies that it asked
   CHECK(!contains(lost, "recv()"));  // that is for a send()
   CHECK(contains(lost, "may have been written)"));
   CHECK(!closed);
-  CHECK(to_right->rails().path(0)->stats().sends_dropped == 0);
+  CHECK(to_right->rails().at(0)->stats().sends_dropped == 0);
   hang(false);
   closing.get();
 }
@@ -138,7 +138,7 @@ TEST_CASE_FIXTURE(Hanging, "what was to follow a transfer is lost with the peer,
 TEST_CASE_FIXTURE(StagedCouple,
                   "a transfer that is cut off states how much of it may be in place at most") {
   const auto transfer_of = [&](std::uint64_t nbytes) {
-    return std::make_shared<engine::Transfer>(to_right->rails().path(0)->poller(), nbytes, nullptr);
+    return std::make_shared<engine::Transfer>(to_right->rails().at(0)->poller(), nbytes, nullptr);
   };
   engine::StagedWork work(transfer_of(200), engine::StagedWork::Direction::out);
   const auto effect = [&] {
@@ -232,7 +232,7 @@ TEST_CASE("what no thread will do is not left behind as pending") {
   services.stager = std::make_shared<engine::Stager>(nullptr);
   services.stager->stop();
   const auto staging =
-      std::make_shared<engine::Staging>(services, std::make_shared<engine::PathGroup>("nobody"));
+      std::make_shared<engine::Staging>(services, std::make_shared<engine::RailGroup>("nobody"));
   const auto put = [&] {
     staging->put(engine::StagedWork(std::make_shared<engine::Transfer>(nullptr, 0, nullptr),
                                     engine::StagedWork::Direction::out));

@@ -36,13 +36,13 @@ class Waits {
  public:
   std::shared_ptr<Board> board = std::make_shared<Board>();
   AsyncWaits all{board};
-  std::vector<int> told;
+  std::vector<int> reported;
 
   AsyncWaits::Begun slots(std::uint32_t first, std::uint32_t count, int name) {
-    return all.await_slots(first, count, [this, name] { told.push_back(name); });
+    return all.await_slots(first, count, [this, name] { reported.push_back(name); });
   }
   AsyncWaits::Begun peer(int name) {
-    return all.await_peer([this, name] { told.push_back(name); });
+    return all.await_peer([this, name] { reported.push_back(name); });
   }
   std::vector<int> put(std::uint32_t slot) {
     board->put(slot, 1);
@@ -50,7 +50,7 @@ class Waits {
   }
   std::vector<int> look() {
     all.look();
-    return std::exchange(told, {});
+    return std::exchange(reported, {});
   }
 };
 
@@ -77,7 +77,7 @@ TEST_CASE("a GPU's note that a value has replaced wakes nobody") {
   waits.board->put(5, 1);
   CHECK(waits.board->reset(5) == 1);
   waits.slots(5, 1, 1);
-  CHECK(waits.told.empty());
+  CHECK(waits.reported.empty());
   CHECK(waits.put(5) == Names{1});
 }
 
@@ -109,10 +109,10 @@ TEST_CASE("silent puts are polled for while there are silent writers") {
   waits.slots(5, 1, 1);
   waits.board->pages().slots[5].store(1);
   CHECK(waits.all.look_for_gpus() > std::chrono::milliseconds(500));
-  CHECK(waits.told == Names{});
+  CHECK(waits.reported == Names{});
   waits.board->pages().kernels.fetch_add(1);
   CHECK(waits.all.look_for_gpus() <= std::chrono::milliseconds(1));
-  CHECK(waits.told == Names{1});
+  CHECK(waits.reported == Names{1});
 }
 
 TEST_CASE("one sleeper is counted while anybody waits for a slot") {
@@ -135,27 +135,27 @@ TEST_CASE("the ends of all waits") {
   waits.slots(5, 1, 1);
   waits.peer(2);
   waits.all.tell_slots();
-  CHECK(std::exchange(waits.told, {}) == Names{1});
+  CHECK(std::exchange(waits.reported, {}) == Names{1});
   waits.all.tell_peers();
-  CHECK(std::exchange(waits.told, {}) == Names{2});
+  CHECK(std::exchange(waits.reported, {}) == Names{2});
   waits.peer(3);
   waits.slots(5, 1, 4);
   waits.all.tell_all();
-  CHECK(waits.told == Names{4, 3});
+  CHECK(waits.reported == Names{4, 3});
 }
 
 TEST_CASE("Done wakes each waiter once, also one that comes after the end") {
   Done done;
-  int told = 0;
-  done.on_set([&] { ++told; });
-  done.on_set([&] { ++told; });
-  done.forget(done.on_set([&] { told += 100; }));
+  int reported = 0;
+  done.on_set([&] { ++reported; });
+  done.on_set([&] { ++reported; });
+  done.forget(done.on_set([&] { reported += 100; }));
   CHECK_FALSE(done.is());
   done.set();
   CHECK(done.is());
-  CHECK(told == 2);
-  done.on_set([&] { ++told; });
-  CHECK(told == 3);
+  CHECK(reported == 2);
+  done.on_set([&] { ++reported; });
+  CHECK(reported == 3);
 }
 
 // --- when the progress thread polls operations that others have in progress ---

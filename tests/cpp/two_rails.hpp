@@ -67,12 +67,12 @@ inline std::string troubles(const engine::Peer& peer) {
 
 // Ends the rail's queue pair like an error of its device.
 inline void cut(engine::Peer& peer, engine::RailIndex rail) {
-  peer.rails().path(rail)->to_error("the wire was cut");
+  peer.rails().at(rail)->to_error("the wire was cut");
 }
 
 template <typename Ready>
 bool wait_for(engine::Peer& peer, Ready ready) {
-  return peer.rails().path(0)->poller()->wait(ready, soon());
+  return peer.rails().at(0)->poller()->wait(ready, soon());
 }
 
 }  // namespace zerohop::testing

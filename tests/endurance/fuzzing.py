@@ -16,8 +16,8 @@ def rows(seconds: int) -> Iterator[dict[str, Any]]:
     done = subprocess.run(
         [str(ROOT / ".ci" / "fuzz"), str(seconds)], capture_output=True, text=True, check=False
     )
-    told = _TOLD.findall(done.stdout)
-    for subject, inputs, lasted in told:
+    reported = _TOLD.findall(done.stdout)
+    for subject, inputs, lasted in reported:
         yield {
             "what": "fuzzing",
             "subject": subject,

@@ -1,4 +1,4 @@
-"""Each fault at each operation: what went wrong on purpose, and whether every call told the truth."""
+"""Each fault at each operation: what went wrong on purpose, and whether every call reported the truth."""
 
 import os
 import time

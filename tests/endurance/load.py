@@ -152,7 +152,7 @@ def hundred_threads(partners: Partners, threads: int, rounds: int) -> dict[str, 
     def work(place: int, target: zh.RemoteMemory) -> None:
         try:
             _rounds(session.ep, session.peer, target, place, rounds)
-        except BaseException as error:  # noqa: BLE001  told below
+        except BaseException as error:  # noqa: BLE001  reported below
             errors.append(error)
 
     with Remote(partners, "process", "soft0")(
@@ -194,7 +194,7 @@ def _rounds(
 
 
 def write_on(ep: zh.Endpoint, peer: zh.Peer, link: Link, nbytes: int) -> None:
-    """Writes as fast as it may until it is told to stop; says how many."""
+    """Writes as fast as it may until it is asked to stop; says how many."""
     source, target = ep.empty(nbytes), peer.lookup("sink")
     stop = threading.Event()
     done = [0]

@@ -67,7 +67,7 @@ def _word(row: Row) -> str:
 def _fault(row: Row) -> Row:
     outcomes = ", ".join(f"{count} {name}" for name, count in row["outcomes"].items())
     same = {name: row[name] for name in ("fault", "operation", "times", "injected")}
-    return {**same, "outcomes": outcomes, "memory as told": f"{_word(row)} {row['trouble']}"}
+    return {**same, "outcomes": outcomes, "memory as reported": f"{_word(row)} {row['trouble']}"}
 
 
 def _fuzzed(row: Row) -> Row:

@@ -100,24 +100,24 @@ class Owner {
     send(shm::bytes_of(given), descriptor);
   }
 
-  shm::Told take_told(std::uint64_t key) {
-    shm::Told told{.answer = shm::Answer::offered, .key = key};
-    if (input_.byte() % 4 == 0) told.answer = static_cast<shm::Answer>(input_.byte() % 5);
-    told.sequence = input_.byte() % 8 == 0 ? input_.byte() : asked_;
-    told.slot = input_.byte() % 8 == 0 ? input_.take<std::uint32_t>() : input_.byte();
-    told.serial = input_.byte() % 2;
-    told.begin = input_.byte() % 8 == 0 ? input_.take<std::uint64_t>() : kFar;
-    told.end = input_.byte() % 8 == 0 ? input_.take<std::uint64_t>() : kFar + 4096;
-    told.writable = input_.byte();
-    told.has_pages = input_.byte() % 4;
+  shm::Reply take_reported(std::uint64_t key) {
+    shm::Reply reply{.answer = shm::Answer::offered, .key = key};
+    if (input_.byte() % 4 == 0) reply.answer = static_cast<shm::Answer>(input_.byte() % 5);
+    reply.sequence = input_.byte() % 8 == 0 ? input_.byte() : asked_;
+    reply.slot = input_.byte() % 8 == 0 ? input_.take<std::uint32_t>() : input_.byte();
+    reply.serial = input_.byte() % 2;
+    reply.begin = input_.byte() % 8 == 0 ? input_.take<std::uint64_t>() : kFar;
+    reply.end = input_.byte() % 8 == 0 ? input_.take<std::uint64_t>() : kFar + 4096;
+    reply.writable = input_.byte();
+    reply.has_pages = input_.byte() % 4;
     if (input_.byte() % 8 == 0) {
-      told.handle_nbytes = input_.byte();
-      told.chunk_begin = input_.take<std::uint64_t>();
-      told.chunk_end = input_.take<std::uint64_t>();
+      reply.handle_nbytes = input_.byte();
+      reply.chunk_begin = input_.take<std::uint64_t>();
+      reply.chunk_end = input_.take<std::uint64_t>();
     }
-    told.reason.fill('x');
-    if (input_.flag()) told.reason.back() = 0;
-    return told;
+    reply.reason.fill('x');
+    if (input_.flag()) reply.reason.back() = 0;
+    return reported;
   }
 
   // The answer is there when it is looked for a second time.
@@ -125,7 +125,7 @@ class Owner {
     const std::uint64_t key = input_.byte() % 8;
     if (!session_->find(key)) ++asked_;
     tried([&] { session_->open(key, 0, at_once()); });
-    send(shm::bytes_of(take_told(key)), take_descriptor(4096));
+    send(shm::bytes_of(take_reported(key)), take_descriptor(4096));
     shm::LocalSession::Opened opened;
     tried([&] { opened = session_->open(key, 0, at_once()); });
     if (opened.mapping && !opened.exported) mapping_ = opened.mapping;

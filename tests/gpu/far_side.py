@@ -1,4 +1,4 @@
-"""Another process with an Endpoint and arrays on a GPU, which does what it is told."""
+"""Another process with an Endpoint and arrays on a GPU, which does what it is asked."""
 
 import gc
 import multiprocessing

@@ -1,4 +1,4 @@
-"""Frameworks that a machine may have in a version that cannot be imported: what needs one is skipped, and told of."""
+"""Frameworks that a machine may have in a version that cannot be imported: what needs one is skipped, with the reason."""
 
 import warnings
 from importlib import import_module

@@ -69,7 +69,7 @@ def test_cupy_shares_its_bytes(endpoint):
     assert int(torch.from_dlpack(memory).sum()) == 1000
 
 
-def test_numpy_is_told_the_way(endpoint):
+def test_numpy_gets_the_remedy(endpoint):
     import numpy as np
 
     with pytest.raises(BufferError, match="only host memory has a buffer"):

@@ -24,7 +24,7 @@ def sentences(text: str) -> str:
     return " ".join(re.sub(r"[^\x00-\x7f]", " ", text).split())
 
 
-def told(make: Callable[[Options], Suite], options: Options) -> tuple[bool, str]:
+def reported(make: Callable[[Options], Suite], options: Options) -> tuple[bool, str]:
     """Whether a run of a benchmark went well, and what it says."""
     console = Console(file=StringIO(), width=200)
     good = run_suite(make, options, console)

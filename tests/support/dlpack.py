@@ -94,7 +94,7 @@ _handed_out: list[Any] = []  # Producers: capsules point into them, for as long 
 
 
 class Producer:
-    """An object with __dlpack__ whose capsule is exactly as told; counts the deleter's calls.
+    """An object with __dlpack__ whose capsule is exactly as given; counts the deleter's calls.
 
     Keywords of Tensor's fields override what is derived from the shape, uint8 by default.
     """

@@ -1,6 +1,6 @@
 """Makes what no honest peer makes: other addresses, other RemoteMemory.
 
-The two formats are told here a second time. Each helper first proves, by making the original again,
+The two formats are written here a second time. Each helper first proves, by making the original again,
 that it still knows the format, so that a forged value is bad for the reason the test names.
 """
 

@@ -58,5 +58,9 @@ def fill(peer: zh.Peer, options: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    told = json.loads(sys.stdin.readline())
-    take(told["options"], [bytes.fromhex(each) for each in told["addresses"]], used=told["used"])
+    reported = json.loads(sys.stdin.readline())
+    take(
+        reported["options"],
+        [bytes.fromhex(each) for each in reported["addresses"]],
+        used=reported["used"],
+    )

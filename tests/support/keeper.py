@@ -1,4 +1,4 @@
-"""A partner that keeps memory for the test: makes it, shows it, revokes it, as it is told."""
+"""A partner that keeps memory for the test: makes it, shows it, revokes it, on request."""
 
 from typing import Any
 

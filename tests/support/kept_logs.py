@@ -23,7 +23,7 @@ class Kept(logging.Handler):
         self.records.put((record, threading.current_thread().name))
 
     def all_of(self, topic: str) -> list[str]:
-        """Of what was told up to now."""
+        """What was logged up to now."""
         logs.stop()
         logs.start()
         records = [self.records.get()[0] for _ in range(self.records.qsize())]
@@ -39,11 +39,11 @@ class Kept(logging.Handler):
 
 @contextmanager
 def keeping() -> Iterator[Kept]:
-    """All that is told meanwhile."""
+    """All that is logged meanwhile."""
     handler, logger = Kept(), logging.getLogger("zerohop")
     level = logger.level
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(logs, "_END_S", PATIENCE)  # what all_of() does not find was not told
+        patch.setattr(logs, "_END_S", PATIENCE)  # what all_of() does not find was not logged
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
         yield handler

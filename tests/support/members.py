@@ -1,4 +1,4 @@
-"""Ranks of a World in processes that do what they are told, one call at a time, and may be killed or stopped."""
+"""Ranks of a World in processes that do what they are asked, one call at a time, and may be killed or stopped."""
 
 import sys
 from multiprocessing.connection import Connection
@@ -9,15 +9,15 @@ import numpy as np
 import zerohop as zh
 
 from support.ranks import TIMEOUT, Job
-from support.spawned import Told, obey
+from support.spawned import Worker, obey
 
 
-def member(job: Job, rank: int, size: int) -> Told:
+def member(job: Job, rank: int, size: int) -> Worker:
     """The rank of one World, which is replaced when it is shrunk."""
-    return Told("support.members", job.directory, job.device, rank, size)
+    return Worker("support.members", job.directory, job.device, rank, size)
 
 
-def ask(members: list[Told], call: str, *arguments: Any) -> list[Any]:
+def ask(members: list[Worker], call: str, *arguments: Any) -> list[Any]:
     """All do it at once; their answers."""
     for each in members:
         each.tell(call, *arguments)

@@ -12,7 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from support.model_far import COUNTERS, GUARD, MARGIN, NBYTES, OPTIONS
 from support.patience import LOST_WITHIN, patient
-from support.spawned import Told
+from support.spawned import Worker
 
 WAIT = patient(10.0)  # seconds; the bound that the waits below are given
 BOUND = WAIT + LOST_WITHIN + patient(5.0)  # of each of them, on a busy machine
@@ -22,8 +22,8 @@ class Ends(RuleBasedStateMachine):
     """`far` and `counters` are what the far end's memory must hold; a failed call leaves several answers."""
 
     outcomes: ClassVar[Counter[str]] = Counter()
-    process: Told | None = None
-    spare: Told | None = None
+    process: Worker | None = None
+    spare: Worker | None = None
 
     def open(self) -> None:
         if self.ep is not None:
@@ -36,8 +36,8 @@ class Ends(RuleBasedStateMachine):
     def start(self) -> None:
         """A far end with fresh memory."""
         if Ends.process is None:
-            Ends.process = Ends.spare or Told("support.model_far")
-            Ends.spare = Told("support.model_far")
+            Ends.process = Ends.spare or Worker("support.model_far")
+            Ends.spare = Worker("support.model_far")
         self.faults: dict[str, str | None] = {"near": None, "far": None}
         self.address, memory, counters = self.ask("begin", self.mapped)
         self.remote, self.remote_counters = map(zh.RemoteMemory.from_bytes, (memory, counters))

@@ -6,7 +6,7 @@ What is sent over a wire that is cut vanishes in the bridge between; no end sees
 import subprocess
 
 from support.program import run
-from support.spawned import Told
+from support.spawned import Worker
 
 WIRES = ("data", "control")
 _ENTER = ["nsenter", "--user", "--net", "--preserve-credentials", "--target"]
@@ -71,10 +71,10 @@ class Network:
         self._hub.stdout.close()
 
 
-def place(network: Network, number: int, opposite: list[int]) -> Told:
-    """A process that does what it is told (support.apart), at that place of the network. opposite: descriptors to the other."""
+def place(network: Network, number: int, opposite: list[int]) -> Worker:
+    """A process that does what it is asked (support.apart), at that place of the network. opposite: descriptors to the other."""
     enter = [*_ENTER, str(network.hub), "unshare", "--net"]
-    told = Told("support.apart", number, more=opposite, enter=enter)
-    told.ask("here")  # it is in that network by now
-    network.join(number, told.pid)
-    return told
+    reported = Worker("support.apart", number, more=opposite, enter=enter)
+    reported.ask("here")  # it is in that network by now
+    network.join(number, reported.pid)
+    return reported

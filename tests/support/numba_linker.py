@@ -12,7 +12,7 @@ from numba import cuda
 def linked(kernel: Callable[..., Any], signature: str, ptx: bool = False) -> bytes:
     """The cubin for sm_90, or its PTX."""
     gpu = SimpleNamespace(compute_capability=(9, 0))
-    # Numba asks the GPU for what it compiles the functions that a kernel calls; the kernel's own is told.
+    # Numba asks the GPU for what it compiles the functions that a kernel calls; the kernel's own is given.
     with patch("numba.cuda.dispatcher.get_current_device", lambda: gpu):
         codes, _ = cuda.compile_all(
             kernel, signature, device=False, abi="numba", cc=(9, 0), output="ltoir"

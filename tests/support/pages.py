@@ -52,8 +52,8 @@ def program(page: str, mark: str = "") -> str:
 
 def promised(code: str) -> list[str]:
     """What the comments behind print() say that it prints, where they say it word for word: from a digit or a bracket on."""
-    told = re.findall(r"^ *print\(.*\)  # ([\d\[(].*|soft0\S*)$", code, re.MULTILINE)
-    return [re.split(r": | \(", line)[0] for line in told]
+    reported = re.findall(r"^ *print\(.*\)  # ([\d\[(].*|soft0\S*)$", code, re.MULTILINE)
+    return [re.split(r": | \(", line)[0] for line in reported]
 
 
 def commands(page: str) -> list[str]:

@@ -76,7 +76,7 @@ class Session:
 
     @cached_property
     def keeper(self) -> Keeper:
-        """Of a partner that keeps memory: who gives it orders. It is told to end when the session does."""
+        """Of a partner that keeps memory: who gives it orders. It is asked to end when the session does."""
         return Keeper(self.link)
 
     def check(self) -> None:
@@ -136,7 +136,7 @@ class Session:
 
     def _finish(self) -> None:
         if self._function is keep or "keeper" in vars(self):
-            with suppress(LinkClosed):  # it was told before
+            with suppress(LinkClosed):  # it was reported before
                 self.keeper.end()
         self.returned()
         self.release()

@@ -11,7 +11,7 @@ from pathlib import Path
 from support.link import until
 from support.program import run
 
-# man slurm.conf. Nobody is to be told from anybody here: no MUNGE. Processes are not held by cgroups.
+# man slurm.conf. Nobody authenticates here: no MUNGE. Processes are not held by cgroups.
 CONFIGURATION = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -69,8 +69,8 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
             running.callback(process.kill)
 
         def is_idle() -> bool:
-            told = run("sinfo", "--noheader", "--format=%T", env=environment, seconds=30)
-            return told.stdout.strip() == "idle"
+            reported = run("sinfo", "--noheader", "--format=%T", env=environment, seconds=30)
+            return reported.stdout.strip() == "idle"
 
         until(is_idle, f"a node that is idle: see {folder}/slurm*.log", 30)
         yield variables

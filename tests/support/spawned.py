@@ -82,8 +82,8 @@ class Spawned:
         self._stderr.close()
 
 
-class Told(Spawned):
-    """One that does what it is told, a call at a time: its module hands the other end of `link` to obey()."""
+class Worker(Spawned):
+    """One that does what it is asked, a call at a time: its module hands the other end of `link` to obey()."""
 
     def __init__(self, module: str, *arguments: object, **options: Any) -> None:
         ours, theirs = Pipe()

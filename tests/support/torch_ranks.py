@@ -62,7 +62,7 @@ def torch_ranks(
 
 
 def main(descriptor: str, place: str, size: str) -> None:
-    """The last rank, to be killed: told to come, it makes a group with rank 0, and comes to a barrier of each."""
+    """The last rank, to be killed: asked to come, it makes a group with rank 0, and comes to a barrier of each."""
     import torch.distributed as dist
 
     def come() -> None:

@@ -177,7 +177,7 @@ def workstation(root: Path) -> Machine:
 
 
 def virtual(root: Path) -> Machine:
-    """A guest: two GPUs and an adapter flat on one bus, and no NUMA node told."""
+    """A guest: two GPUs and an adapter flat on one bus, and no NUMA node named."""
     machine = Machine(root)
     machine.numa("0-31")
     machine.pci("0000:00 00.0", 0x8086, 0x060000)

@@ -134,7 +134,7 @@ def test_what_a_transfer_uses_cannot_be_resized_either():
             sent.resize_(1 << 20)
 
 
-def test_what_pytorch_cannot_keep_is_told():
+def test_what_pytorch_cannot_keep_is_reported():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     tensor = torch.zeros(16)

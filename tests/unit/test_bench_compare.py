@@ -65,7 +65,7 @@ def test_what_moved_is_shown_and_the_rest_is_counted(compared):
     assert "GB/s" not in text
 
 
-def test_runs_that_are_not_alike_are_told_apart(compared):
+def test_runs_that_differ_are_distinguished(compared):
     _, text = compared([LATENCY], [LATENCY], cpu="another one")
     assert "The runs differ in cpu: " in text
     assert "and another one." in text

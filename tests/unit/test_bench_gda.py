@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.bench_players import host_look, told
+from support.bench_players import host_look, reported
 from support.gda_players import HostNvshmem, HostOurs, stand_in_home, stand_in_nvcc
 from zerohop.bench.gda import nvshmem, plan, suite
 from zerohop.bench.gda.kernels import Kernels
@@ -32,7 +32,7 @@ def stand_ins(monkeypatch, tmp_path):
 def test_every_figure_is_taken_beside_its_peers(tmp_path):
     path = tmp_path / "rows.json"
     options = Options("soft0", ("nvshmem",), quick=True, json_path=path, rings=True)
-    good, text = told(suite.make, options)
+    good, text = reported(suite.make, options)
     assert good, text
     head, *rows = json.loads(path.read_text())
     values = {(r["impl"], r["test"], r["metric"], r["nbytes"]): r["value"] for r in rows}
@@ -73,20 +73,20 @@ def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(
     options = Options("soft0", ("nvshmem",), quick=True)
     broken = stand_in_nvcc(tmp_path / "broken", stand_ins, works=False)
     monkeypatch.setenv("CUDA_HOME", str(broken))
-    good, text = told(suite.make, options)
+    good, text = reported(suite.make, options)
     assert good
     assert re.search("nvshmem everything rank 0: PeerFailed: .*no such architecture", text)
     monkeypatch.setenv("NVSHMEM_HOME", "/nowhere")
-    good, text = told(suite.make, options)
+    good, text = reported(suite.make, options)
     assert good
     reason = "NVSHMEM is not found in $NVSHMEM_HOME (/nowhere): pip install nvidia-nvshmem-cu13"
     assert f"nvshmem everything {reason}" in text
 
 
 @pytest.mark.usefixtures("stand_ins")
-def test_with_one_gpu_both_use_it_and_it_is_told(monkeypatch):
+def test_with_one_gpu_both_use_it_and_a_line_says_so(monkeypatch):
     monkeypatch.setattr(p2p._core, "gpu_count", lambda: 1)
-    good, text = told(suite.make, Options("soft0", ("nvshmem",), quick=True))
+    good, text = reported(suite.make, Options("soft0", ("nvshmem",), quick=True))
     assert good
     assert "There is one GPU: both processes use it" in text
     assert re.search("one way of 8 B <= 1.6 us [0-9.]+ .?s at 8 B not judged: one GPU", text)
@@ -99,7 +99,7 @@ def test_the_peer_makes_no_multicast_call():
     assert not re.search("multicast|_mc_|nvls", source, re.IGNORECASE)
 
 
-def test_cupy_that_is_missing_is_told_with_the_remedy(monkeypatch):
+def test_cupy_that_is_missing_is_reported_with_the_remedy(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", None)
     with pytest.raises(
         PeerFailed, match=r"CuPy, .* not installed \(.*\): pip install 'zerohop\[cupy\]'"

@@ -15,8 +15,8 @@ from support.bench_players import (
     HostRaw,
     Unfit,
     host_look,
+    reported,
     sentences,
-    told,
 )
 from zerohop.bench.p2p import peers, plan, suite
 from zerohop.bench.p2p.driver import Driver
@@ -41,12 +41,12 @@ def stand_ins(monkeypatch):
 
 @pytest.mark.timeout(300)
 @pytest.mark.usefixtures("stand_ins")
-def test_every_figure_suite_is_taken_and_absent_ones_are_told(tmp_path):
+def test_every_figure_suite_is_taken_and_absent_ones_are_reported(tmp_path):
     path = tmp_path / "rows.json"
     options = Options(
         "soft0", ("raw", "torch", "nccl"), quick=True, sizes=(8, 64 * KIB), json_path=path
     )
-    good, text = told(suite.make, options)
+    good, text = reported(suite.make, options)
     assert good, text
     head, *rows = json.loads(path.read_text())
     ours = {(r["test"], r["metric"], r["nbytes"]) for r in rows if r["impl"] == "zerohop"}

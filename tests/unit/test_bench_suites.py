@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import zerohop as zh
-from support.bench_players import FarPair, told
+from support.bench_players import FarPair, reported
 from support.patience import patient
 from zerohop import _core
 from zerohop.bench import calls, host, pair, plan, python, registration, verbs, wait
@@ -41,7 +41,7 @@ def measured(
     **others: Any,
 ) -> tuple[str, dict[str, Any], Rows]:
     options = Options("soft0", peers, True, sizes, path, **others)
-    good, text = told(suite.make, options)
+    good, text = reported(suite.make, options)
     assert good, text
     head, *rows = json.loads(path.read_text())
     assert [r for r in rows if not 0 < r["value"] < float("inf")] == []
@@ -88,7 +88,7 @@ def test_host_arrays_go_all_ways_beside_every_peer_that_is_there(tmp_path):
 
 def test_without_p2p_what_the_device_does_is_measured(monkeypatch):
     monkeypatch.setattr(pair, "Pair", FarPair)
-    good, text = told(host.make, Options("soft0", quick=True, sizes=(8,)))
+    good, text = reported(host.make, Options("soft0", quick=True, sizes=(8,)))
     assert good
     assert text.count("the route is host, not p2p: forbidden here") == 3  # once each part
     assert "by the device, as between hosts" in text
@@ -133,8 +133,8 @@ def test_queue_pairs_are_measured_from_python_and_from_cpp(tmp_path):
     assert (head["device"], head["provider"]) == ("soft0", "softhca")
 
 
-def test_a_device_that_is_not_there_is_told():
-    good, text = told(verbs.make, Options("mlx9_9", quick=True))
+def test_a_device_that_is_not_there_is_reported():
+    good, text = reported(verbs.make, Options("mlx9_9", quick=True))
     assert not good
     assert "zerohop bench failed: " in text
     assert "mlx9_9" in text

@@ -22,7 +22,7 @@ def test_an_event_names_its_peer_and_the_remedy():
         before = time.time()
         with pytest.raises(zh.VerbsError):
             peer.write(np.ones(64, np.uint8), forge(inbox.remote, rkey=0x5A5A5A5A)).wait()
-        [event] = until(lambda: there.device_events, "the event is told", DEADLINE)
+        [event] = until(lambda: there.device_events, "the event is reported", DEADLINE)
         assert before - 1 <= event["time"] <= time.time() + 1
         assert {"device": "soft0", "type": "QP_ACCESS_ERR", "port": 0, "peer": "here"}.items() <= (
             event.items()

@@ -81,7 +81,7 @@ def test_one_node_is_near_everything(tmp_path, look):
 @pytest.mark.parametrize(
     ("name", "what"), [("lo", "a network interface"), ("127.0.0.1", "an IPv4 address")]
 )
-def test_who_names_an_interface_is_told_of_the_software_device_there(name, what):
+def test_the_name_of_an_interface_is_answered_with_its_software_device(name, what):
     with pytest.raises(zh.VerbsError, match=f"{name} is {what}: soft0@{name} is") as error:
         zh.Endpoint(name)
     assert error.value.code == errno.ENODEV

@@ -33,7 +33,7 @@ def test_equal_ends_are_fine():
     )
 
 
-def test_the_smaller_mtu_is_used_and_whose_it_is_told():
+def test_the_smaller_mtu_is_used_and_its_owner_reported():
     found = compared([HERE], [replace(THERE, mtu=1024)], {**USED, "mtu": 1024})["mtus"]
     assert (found.state, found.evidence) == ("warn", "here 4096, there 1024: 1024 used")
     assert "mlx5_4 there" in found.fix
@@ -69,12 +69,12 @@ def test_an_end_that_tells_nothing():
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [b"{", b"[]", b"{}", b'{"devices": 3}', json.dumps({"devices": [{}]}).encode(), bytes(1 << 17)],
 )
-def test_an_end_that_tells_something_else(told):
+def test_an_end_that_tells_something_else(reported):
     with Endpoint("soft0") as here, Endpoint("soft0") as there:
-        there.share(ends.FACTS, there.register(np.frombuffer(told, "uint8")))
+        there.share(ends.FACTS, there.register(np.frombuffer(reported, "uint8")))
         [finding] = ends.examine_ends(here, here.connect(there.address))
     assert finding.state == "absent"
     assert finding.evidence.startswith("the other end shares ")

@@ -120,7 +120,7 @@ def test_registration_by_dma_buf_or_peermem(tmp_path, lack):
     assert loaded.reason == "GPU memory registered through nvidia-peermem"
 
 
-def test_p2p_that_the_environment_turns_off_is_told(monkeypatch):
+def test_p2p_that_the_environment_turns_off_is_reported(monkeypatch):
     monkeypatch.setenv("ZEROHOP_P2P", "0")
     done = CliRunner().invoke(main, ["doctor", "--json", "--want", "p2p", "--verbs", "soft0"])
     value = json.loads(done.output)

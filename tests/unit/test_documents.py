@@ -148,22 +148,24 @@ def test_the_reference_tells_signatures_and_inherited_members(repository, tmp_pa
 
 
 @pytest.mark.parametrize("name", MODULES)
-def test_all_that_is_public_is_told_of(name):
+def test_all_that_is_public_is_listed(name):
     module = importlib.import_module(name)
-    untold = [public for public in module.__all__ if not inspect.getdoc(getattr(module, public))]
-    assert untold == []
+    unreported = [
+        public for public in module.__all__ if not inspect.getdoc(getattr(module, public))
+    ]
+    assert unreported == []
 
 
 PUBLIC = [thing for name in zh.__all__ if inspect.isclass(thing := getattr(zh, name))]
 
 
 @pytest.mark.parametrize("public", PUBLIC, ids=lambda public: public.__name__)
-def test_all_members_are_told_of(public):
-    untold = [
+def test_all_members_are_listed(public):
+    unreported = [
         name
         for name in dir(public)
         if not name.startswith("_")
         and not hasattr(OSError, name)
         and not inspect.getdoc(inspect.getattr_static(public, name))
     ]
-    assert untold == []
+    assert unreported == []

@@ -175,7 +175,7 @@ class Named:
         self.id = f"{number}"
 
 
-def test_endpoints_come_and_go_while_it_is_told_of_them(monkeypatch):
+def test_endpoints_come_and_go_while_they_are_reported(monkeypatch):
     monkeypatch.setattr(exposure, "prometheus", lambda *endpoints: f"{len(endpoints)}")
     interval = sys.getswitchinterval()
     staying: list[Any] = [Named(-number) for number in range(1, 301)]

@@ -71,21 +71,21 @@ def until_logged(caplog: pytest.LogCaptureFixture, word: str) -> str:
     """The first sentence with that word; they come by a thread."""
     return until(
         lambda: next((text for text in caplog.messages if text.startswith(word)), ""),
-        f"{word} is told",
+        f"{word} is reported",
     )
 
 
-def test_what_happens_is_counted_and_told(caplog):
+def test_what_happens_is_counted_and_reported(caplog):
     caplog.set_level(logging.DEBUG, "zerohop.faults")
     with zh.Endpoint("soft0", faults="duplicate=1") as a, zh.Endpoint("soft0", p2p=0) as b:
         peer, counter = a.connect(b.address), b.empty(1, "int64")
         assert [peer.fetch_add(counter.remote[0], 1).wait() for _ in range(20)] == [*range(20)]
         assert a.stats()["faults"]["duplicate"] >= 20
         until(lambda: b.stats()["faults"]["duplicate_found"] >= 20, "copies are found")
-        told = until_logged(caplog, "duplicate")
+        reported = until_logged(caplog, "duplicate")
     assert a.stats()["faults"]["duplicate"] >= 20  # also once closed
     assert re.fullmatch(
-        r"duplicate on queue pair 0 \(number \d+\): request \d+, packet 0, try 0", told
+        r"duplicate on queue pair 0 \(number \d+\): request \d+, packet 0, try 0", reported
     )
 
 

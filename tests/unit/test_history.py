@@ -60,7 +60,7 @@ def test_equal_calls_have_no_difference(pair):
     assert first.difference(1, peer) is None  # even if no record is common to both
 
 
-def test_a_difference_of_long_ago_is_told_as_one(pair):
+def test_a_difference_of_long_ago_is_reported_as_one(pair):
     first, second, peer = pair
     call(first, root=1)
     call(second)

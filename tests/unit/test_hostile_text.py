@@ -69,8 +69,8 @@ def check_launched(value: bytes) -> None:
     text = variables(value)
     names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"]
     for name in names:
-        told = launched({**dict.fromkeys(names, "1"), "WORLD_SIZE": "4", name: text})
-        assert told is None or 0 <= told.rank < told.size
+        reported = launched({**dict.fromkeys(names, "1"), "WORLD_SIZE": "4", name: text})
+        assert reported is None or 0 <= reported.rank < reported.size
 
 
 def check_entry(value: bytes) -> None:

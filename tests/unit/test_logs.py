@@ -1,4 +1,4 @@
-"""What the log is told, by which loggers; of Transfers that nobody asks for, too."""
+"""What is logged, by which loggers; of Transfers that nobody asks for, too."""
 
 import logging
 import subprocess
@@ -51,8 +51,8 @@ def test_a_slower_route_is_a_warning_once_for_each_cause(kept):
         for _ in range(3):
             with pytest.raises(zh.VerbsError):
                 peer.write(np.ones(8, "u1"), remote).wait()
-        told = [kept.next_of("route") for _ in range(2)]
-        [fall] = [record for record in told if record.levelno == logging.WARNING]
+        reported = [kept.next_of("route") for _ in range(2)]
+        [fall] = [record for record in reported if record.levelno == logging.WARNING]
         assert "peer 'log d' is left to a device instead of p2p, because" in fall.getMessage()
         assert "closed that memory" in fall.getMessage()
     for _ in range(2):  # those of its end
@@ -134,9 +134,9 @@ class Broken(Kept):
             raise RuntimeError("a handler is broken")
 
 
-def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(monkeypatch):
-    told: list[str] = []
-    monkeypatch.setattr(threading, "excepthook", lambda args: told.append(str(args.exc_value)))
+def test_a_handler_that_fails_is_reported_and_loses_no_other_sentence(monkeypatch):
+    reported: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda args: reported.append(str(args.exc_value)))
     handler, logger = Broken(), logging.getLogger("zerohop.broken")
     logger.addHandler(handler)
     sentences = [(logging.WARNING, "broken", text) for text in ("one", "two")]
@@ -144,10 +144,10 @@ def test_a_handler_that_fails_is_told_of_and_loses_no_other_sentence(monkeypatch
     logs._hand_over()
     logger.removeHandler(handler)
     assert [handler.records.get()[0].getMessage() for _ in range(2)] == ["one", "two"]
-    assert told == ["a handler is broken"]
+    assert reported == ["a handler is broken"]
     monkeypatch.setattr(_core, "take_logs", lambda: b"\xff".decode())
     logs._hand_over()
-    assert "invalid start byte" in told[1]
+    assert "invalid start byte" in reported[1]
 
 
 def test_the_last_words_reach_a_file_of_a_logging_that_is_imported_later(tmp_path):
@@ -180,18 +180,18 @@ def test_a_failure_that_the_program_never_asks_for_is_a_warning_once(kept):
         del raised
         assert kept.all_of("transfer") == []  # the other may still be asked for
         del dropped
-        told = kept.next_of("transfer")
-        assert told.levelno == logging.WARNING
+        reported = kept.next_of("transfer")
+        assert reported.levelno == logging.WARNING
         assert (
             "dropped it without wait(), which raises such errors: transfer with"
-            in told.getMessage()
+            in reported.getMessage()
         )
-        assert "its owner closed or dropped it" in told.getMessage()
+        assert "its owner closed or dropped it" in reported.getMessage()
         fails()
     assert kept.all_of("transfer") == []
 
 
-def test_what_an_error_cuts_off_is_not_told_apart(kept):
+def test_what_an_error_cuts_off_is_not_reported_apart(kept):
     with zh.Endpoint("soft0", faults="delay=50ms") as ep, zh.Endpoint("soft0", p2p=0) as other:
         peer, kept_open = ep.connect(other.address), other.empty(8)
         target = other.empty(8)
@@ -251,6 +251,6 @@ def test_an_end_that_comes_before_the_timeout_of_close_is_not_blamed_on_it(dropp
 
 def test_what_close_cuts_off_is_a_warning(dropping, kept):
     dropping[0].close(0.1)
-    told = kept.next_of("transfer")
-    assert told.levelno == logging.WARNING
-    assert "close() gave up 1 transfer that" in told.getMessage()
+    reported = kept.next_of("transfer")
+    assert reported.levelno == logging.WARNING
+    assert "close() gave up 1 transfer that" in reported.getMessage()

@@ -155,7 +155,7 @@ def test_latencies_are_a_histogram():
         [row] = [row for row in peer.stats()["routes"] if row["latency"]]
         name = "zerohop_latency_seconds"
         counts = {"write": 20, "read": 1, "notify": 1}
-        assert {key: told["count"] for key, told in row["latency"].items()} == counts
+        assert {key: reported["count"] for key, reported in row["latency"].items()} == counts
         for operation, count in counts.items():
             assert value(metrics, f"{name}_count", operation=operation) == count
             total = value(metrics, f"{name}_sum", operation=operation)
@@ -170,17 +170,17 @@ def test_latencies_are_a_histogram():
             )
 
 
-def check_buckets(served: dict[float, float], told: dict[str, Any]) -> None:
-    """served: of Prometheus, by bound, each with all below it; told: of stats()."""
+def check_buckets(served: dict[float, float], reported: dict[str, Any]) -> None:
+    """served: of Prometheus, by bound, each with all below it; own: of stats()."""
     bounds = sorted(served)
     assert bounds[-1] == float("inf")
-    assert served[bounds[-1]] == told["count"]
+    assert served[bounds[-1]] == reported["count"]
     for bound in bounds:
-        assert served[bound] == sum(count for upper, count in told["buckets"] if upper <= bound)
-    shortest, longest = told["buckets"][0][0], told["buckets"][-1][0]
+        assert served[bound] == sum(count for upper, count in reported["buckets"] if upper <= bound)
+    shortest, longest = reported["buckets"][0][0], reported["buckets"][-1][0]
     least = 0.0 if shortest <= 64e-9 else shortest / 1.5  # the first bucket has no lower bound
-    assert least <= told["p50"] <= told["p90"] <= told["p99"] <= longest
-    assert told["sum"] > 0
+    assert least <= reported["p50"] <= reported["p90"] <= reported["p99"] <= longest
+    assert reported["sum"] > 0
 
 
 def test_what_was_counted_with_a_peer_stays_when_it_is_gone():

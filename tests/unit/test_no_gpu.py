@@ -26,7 +26,7 @@ CALLS: dict[str, Callable[[Any, Any, Any], object]] = {
 
 @pytest.mark.skipif(has_driver(), reason="there is a CUDA driver here")
 @pytest.mark.parametrize("call", CALLS)
-def test_the_reason_and_the_remedy_are_told(call):
+def test_the_reason_and_the_remedy_are_reported(call):
     with zh.Endpoint("soft0", timeout=10.0) as ep, zh.Endpoint("soft0", timeout=10.0) as other:
         peer = ep.connect(other.address)
         memory = other.register(np.zeros(8))

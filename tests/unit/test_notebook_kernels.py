@@ -59,9 +59,9 @@ class Kernel:
         asked = {"answer": answer}
         content = self.end(self.client.execute(code, user_expressions=asked, stop_on_error=False))
         assert content["status"] == "ok", "\n".join(content.get("traceback", []))
-        told = content["user_expressions"]["answer"]
-        assert told["status"] == "ok", told
-        return told["data"]["text/plain"]
+        reported = content["user_expressions"]["answer"]
+        assert reported["status"] == "ok", reported
+        return reported["data"]["text/plain"]
 
     def restart(self, *, killed: bool) -> None:
         self.manager.restart_kernel(now=killed)

@@ -88,11 +88,11 @@ def test_what_happens_is_seen(monkeypatch):
             .replace("9400", "0")
             .replace("trace.json", trace)
         )
-        exec(code + scrape, {**names, "urllib": urllib}, told := {})  # noqa: S102
+        exec(code + scrape, {**names, "urllib": urllib}, reported := {})  # noqa: S102
         assert (
             json.loads(Path(trace).read_text())["traceEvents"][1]["name"] == "write to far by p2p"
         )
-    assert 'operation="write",le="+Inf"} 1' in told["text"]
+    assert 'operation="write",le="+Inf"} 1' in reported["text"]
 
 
 def test_knobs_are_the_ones_that_the_code_reads(repository):

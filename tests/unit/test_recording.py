@@ -197,7 +197,7 @@ def test_traces_are_laid_together(tmp_path):
     starts = {row["pid"]: row["ts"] for row in trace["traceEvents"] if row["ph"] == "b"}
     assert len(starts) == 3
     assert list(starts.values()) == [100.0, 100.5, 100.0]
-    told = {row["args"]["name"]: row["pid"] for row in trace["traceEvents"] if row["ph"] == "M"}
-    assert list(told) == ["rank 0", "rank 1", "rank 2"]
-    assert list(told.values()) == list(starts)
+    reported = {row["args"]["name"]: row["pid"] for row in trace["traceEvents"] if row["ph"] == "M"}
+    assert list(reported) == ["rank 0", "rank 1", "rank 2"]
+    assert list(reported.values()) == list(starts)
     assert trace["otherData"]["events_dropped"] == 3

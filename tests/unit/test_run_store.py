@@ -92,7 +92,7 @@ def test_a_store_that_cannot_is_refused():
     assert store.get("k") == b"v"
 
 
-def test_a_store_that_has_ended_is_told_of():
+def test_a_store_that_has_ended_is_reported():
     store = RunStore(Kept({}, OSError("gone")), "")
     for call in (lambda: store.get("k"), lambda: store.set("k", b"v")):
         with pytest.raises(

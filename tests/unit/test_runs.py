@@ -165,7 +165,7 @@ def test_the_lock_ends_with_the_process(tmp_path):
 def test_a_forked_child_does_not_hold_on(tmp_path):
     first, second = ByteLocks(tmp_path / "lock"), ByteLocks(tmp_path / "lock")
     assert first.take(0)
-    told, tell = os.pipe()
+    reported, tell = os.pipe()
     asked, ask = os.pipe()
     with forking():
         child = os.fork()
@@ -175,13 +175,13 @@ def test_a_forked_child_does_not_hold_on(tmp_path):
         os.read(asked, 1)  # until the parent has looked
         os._exit(0)
     os.close(asked)
-    assert os.read(told, 1) == b"x"
+    assert os.read(reported, 1) == b"x"
     held = second.taken(0, 1)
     first.close()
     left = second.taken(0, 1)
     os.close(ask)
     os.waitpid(child, 0)
-    os.close(told)
+    os.close(reported)
     os.close(tell)
     assert (held, left) == (0, None)
 

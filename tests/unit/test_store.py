@@ -145,7 +145,7 @@ def test_a_store_that_nobody_runs_ends_in_time():
     assert time.monotonic() - began < 5.0
 
 
-def test_without_a_launcher_the_way_is_told():
+def test_without_a_launcher_the_error_says_how():
     with pytest.raises(zh.Error, match=r"torchrun.*World\(directory, rank, size\)") as error:
         job_from_environment({"PATH": "/bin"})
     text = str(error.value)
@@ -223,7 +223,7 @@ def test_ranks_of_mpi_meet_by_mpi(variables, monkeypatch):
             job_from_environment(without(variables, name))
 
 
-def test_ranks_of_srun_are_told_where_to_meet():
+def test_ranks_of_srun_learn_where_to_meet():
     """As its manual has the variables: not verified under a real Slurm."""
     with pytest.raises(zh.Error, match=r"srun has set .*World\.from_env\(store=directory\)"):
         job_from_environment(SRUN)

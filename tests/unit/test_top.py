@@ -131,7 +131,7 @@ def test_the_socket_of_a_process_that_was_killed_is_put_away(runtime):
             left.bind(str(path))
     assert len(local_sources()) == 2
     [answer] = ask_all(local_sources())
-    assert answer.source.path == own  # that process is there: it is told, and kept
+    assert answer.source.path == own  # that process is there: it is named, and kept
     assert "refused" in answer.trouble
     assert not stale.exists()
     assert own.exists()
@@ -200,10 +200,10 @@ def test_rates_are_of_the_time_between_two_looks():
     assert row.p99 == 2e-6  # the last bucket has no end
 
 
-def test_who_is_gone_is_told_of_for_its_errors():
-    """And routes that nothing ever took are not told of at all."""
+def test_a_lost_peer_is_reported_for_its_errors():
+    """And routes that nothing ever took are not listed at all."""
 
-    def told(peer: str, ops: int, failures: int, connected: int) -> str:
+    def reported(peer: str, ops: int, failures: int, connected: int) -> str:
         way = {"endpoint": "a", "peer": peer, "route": "p2p", "device": "cpu"}
         return (
             sample("zerohop_connected", connected, endpoint="a", peer=peer)
@@ -212,7 +212,10 @@ def test_who_is_gone_is_told_of_for_its_errors():
         )
 
     text = (
-        told("left", 5, 0, 0) + told("lost", 5, 2, 0) + told("here", 5, 0, 1) + told("new", 0, 0, 1)
+        reported("left", 5, 0, 0)
+        + reported("lost", 5, 2, 0)
+        + reported("here", 5, 0, 1)
+        + reported("new", 0, 0, 1)
     )
     before, now = (Answer(Source("1"), at, text) for at in (1.0, 2.0))
     rows = rows_between(before, now)

@@ -161,7 +161,9 @@ NEAR, FAR, THIRD = ADDRESSES
 SWITCHED: dict[str, list[str | None]] = {NEAR: ["?"] * 18, FAR: ["?"] * 18, THIRD: []}
 
 
-def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvml: ModuleType | str, far: str) -> str:
+def reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvml: ModuleType | str, far: str
+) -> str:
     monkeypatch.setattr(module, "load_nvml", lambda: nvml)
     return describe(look(tmp_path, nvml), NEAR, far)
 
@@ -176,17 +178,17 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nvml: ModuleType | str
 )
 def test_nvlinks_are_counted_and_their_speed_added_up(tmp_path, monkeypatch, speeds, text):
     nvml = FakeNvml(SWITCHED, speeds=dict(zip(ADDRESSES, speeds, strict=True)))
-    assert told(tmp_path, monkeypatch, nvml, FAR) == text
+    assert reported(tmp_path, monkeypatch, nvml, FAR) == text
     assert not nvml.open
 
 
 def test_without_links_it_is_pcie(tmp_path, monkeypatch):
-    text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), THIRD)
+    text = reported(tmp_path, monkeypatch, FakeNvml(SWITCHED), THIRD)
     assert text == " over PCIe (a PCIe host bridge, that is, the CPU)"
 
 
 def test_a_gpu_that_sys_does_not_show(tmp_path, monkeypatch):
-    text = told(tmp_path, monkeypatch, FakeNvml(SWITCHED), "0000:ff:00.0")
+    text = reported(tmp_path, monkeypatch, FakeNvml(SWITCHED), "0000:ff:00.0")
     assert text == " (over an unknown link: /sys does not show both GPUs)"
 
 

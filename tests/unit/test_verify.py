@@ -132,7 +132,7 @@ def test_ctrl_c_ends_it_and_shows_what_was_found(form):
     assert tally["errors"] == 0
 
 
-def test_wrong_usage_is_told():
+def test_wrong_usage_is_reported():
     for arguments, words in (
         (["--listen", "--minutes=1"], "--listen can be combined only with"),
         (["--listen", "--seed=3"], "--listen can be combined only with"),

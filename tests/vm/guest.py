@@ -1,4 +1,4 @@
-"""One virtual machine: started, told to run commands, killed."""
+"""One virtual machine: started, asked to run commands, killed."""
 
 from __future__ import annotations
 

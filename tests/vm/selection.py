@@ -163,5 +163,5 @@ def _select(
     why = {name: reason for reason, names in left_out.items() for name in names}
     chosen = [CONTRACT / name for name in contract_files() if name not in why]
     options = [f"--deselect={CONTRACT / name}" for name in why if "::" in name]
-    told = [f"{name}: {reason}" for name, reason in why.items()]
-    return Selection([*chosen, *inside], options, environment, seconds, told)
+    reported = [f"{name}: {reason}" for name, reason in why.items()]
+    return Selection([*chosen, *inside], options, environment, seconds, reported)

@@ -34,7 +34,7 @@ def run_selection(guest: Guest, selection: Selection, **environment: str) -> lis
         sink=show,
     )
     status = command.wait(selection.seconds)
-    assert status in (0, 1), command.report()  # 1: some of its tests failed, as told below
+    assert status in (0, 1), command.report()  # 1: some of its tests failed, as reported below
     return parse_junit(guest.run(["cat", "/run/junit.xml"], timeout=60))
 
 

@@ -1,6 +1,6 @@
 """Two hosts on one wire, which is cut and healed while bytes are on it.
 
-On Soft-RoCE and on the software HCA: what goes wrong is told in the same words.
+On Soft-RoCE and on the software HCA: errors have the same words.
 """
 
 import json
@@ -189,7 +189,7 @@ only_rxe0 = pytest.mark.parametrize("programs", ["rxe0"], indirect=True)
 
 @only_rxe0
 def test_a_device_removed_while_in_use(sides):
-    """The kernel waits until nobody has it open: the program is told, and lets go of it."""
+    """The kernel waits until nobody has it open: the program hears of it, and closes it."""
     sides.check_a_transfer(seed=5)
     sides.stream()
     guest = sides.pair.a

@@ -51,7 +51,7 @@ Barrier::Outcome Barrier::run(bool with_digest, const Deadline& deadline) {
     if (const Outcome reported = tell(value); reported.news != News::through) return reported;
     if (const Outcome heard = hear(value, deadline); heard.news != News::through) return heard;
     ++step_;
-    told_ = heard_ = 0;
+    reported_ = heard_ = 0;
   }
   row_ = 1 - row_;
   step_ = 0;
@@ -60,11 +60,11 @@ Barrier::Outcome Barrier::run(bool with_digest, const Deadline& deadline) {
 }
 
 Barrier::Outcome Barrier::tell(std::uint32_t value) {
-  for (; told_ < partners(step_); ++told_) {
-    const Rank to = target(step_, told_);
+  for (; reported_ < partners(step_); ++reported_) {
+    const Rank to = target(step_, reported_);
     if (!peers_[to]) return {News::unknown, to};
     try {
-      peers_[to]->put(Notification{slot(step_, told_), value});
+      peers_[to]->put(Notification{slot(step_, reported_), value});
     } catch (const PeerLost&) {
       return {News::lost, to};
     }
@@ -107,10 +107,11 @@ std::vector<Barrier::Rank> Barrier::missing() const {
   return found;
 }
 
-std::vector<std::pair<Barrier::Rank, std::uint32_t>> Barrier::untold() const {
+std::vector<std::pair<Barrier::Rank, std::uint32_t>> Barrier::unreported() const {
   std::vector<std::pair<Rank, std::uint32_t>> found;
   for (std::uint32_t step = step_; partners(step) > 0; ++step) {
-    for (std::uint32_t partner = step == step_ ? told_ : 0; partner < partners(step); ++partner) {
+    for (std::uint32_t partner = step == step_ ? reported_ : 0; partner < partners(step);
+         ++partner) {
       found.emplace_back(target(step, partner), slot(step, partner));
     }
   }

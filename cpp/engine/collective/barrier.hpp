@@ -64,7 +64,7 @@ class Barrier {
   std::uint64_t number() const noexcept { return call_ ? call_->number : 0; }  // in progress
   std::vector<Rank> missing() const;                                           // in this step
   // The ranks that this rank has yet to notify, and the slots there.
-  std::vector<std::pair<Rank, std::uint32_t>> untold() const;
+  std::vector<std::pair<Rank, std::uint32_t>> unreported() const;
 
  private:
   std::uint32_t partners(std::uint32_t step) const noexcept;
@@ -85,7 +85,7 @@ class Barrier {
   // Two rows of slots, used alternately: a rank may be one barrier ahead of another, but not two.
   std::uint32_t row_ = 0;
   std::uint32_t step_ = 0;
-  std::uint32_t told_ = 0;                 // partners notified in this step
+  std::uint32_t reported_ = 0;             // partners notified in this step
   std::uint32_t heard_ = 0;                // partners heard in this step, one bit each
   std::vector<Endpoint::Notified> taken_;  // filled by hear(); a member to keep its capacity
 };

@@ -111,8 +111,8 @@ std::shared_ptr<Transfer> Line::send(const Memory& from, const Deadline& deadlin
 void Line::count_sent(std::size_t length) {
   room_.put(length);
   ++sent_;
-  told_ = taken_;
-  untold_bytes_ = 0;
+  reported_ = taken_;
+  unreported_bytes_ = 0;
 }
 
 void Line::write(const Memory& block, const RemoteMemory& there, const Deadline& deadline) {
@@ -182,12 +182,12 @@ void Line::emptied(const Message& message) {
 
 void Line::count_taken(std::size_t length) {
   taking_.pass(length);
-  untold_bytes_ += room_of(length);
+  unreported_bytes_ += room_of(length);
   ++taken_;
   const bool ends_lap = taking_.offset() == 0;
-  if (taken_ - told_ < kReturn && untold_bytes_ < kReturnBytes && !ends_lap) return;
-  told_ = taken_;
-  untold_bytes_ = 0;
+  if (taken_ - reported_ < kReturn && unreported_bytes_ < kReturnBytes && !ends_lap) return;
+  reported_ = taken_;
+  unreported_bytes_ = 0;
   try {
     peer_->put(Notification{slots_.credits, in_slot(taken_)});
   } catch (const Error&) {  // a rank that has left needs no notice

@@ -124,11 +124,11 @@ class Line {
   // Message counts. sent_: to the other side; free_: of those, consumed there; good_: of those,
   // known to have arrived. arrived_: from the other side; taken_: of those, consumed here; told_:
   // of those, reported to it.
-  std::uint64_t sent_ = 0, free_ = 0, arrived_ = 0, taken_ = 0, told_ = 0, good_ = 0;
+  std::uint64_t sent_ = 0, free_ = 0, arrived_ = 0, taken_ = 0, reported_ = 0, good_ = 0;
   Room room_;  // in the other rank's inbox
   // In the own inbox: where the next message will arrive, and which one is consumed next.
   Position arriving_, taking_;
-  std::size_t untold_bytes_ = 0;  // consumed, not reported
+  std::size_t unreported_bytes_ = 0;  // consumed, not reported
   std::deque<Posted> posted_;
   std::deque<Message> early_;  // of send_recv, for a later call
 };

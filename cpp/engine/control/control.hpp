@@ -160,7 +160,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void on_completion_events(Rail& rail, std::uint32_t epoll_events);
   void on_async_events(Rail& rail, std::uint32_t epoll_events);
   void on_async_event(Rail& rail, const rdma::AsyncEvent& event);
-  std::shared_ptr<VerbsPath> path_of(RailIndex rail, std::uint32_t qp_number);
+  std::shared_ptr<PeerRail> path_of(RailIndex rail, std::uint32_t qp_number);
   void on_port_event(RailIndex rail, bool up, const std::string& sentence);
   void check_device(Rail& rail);
   void on_device_lost(Rail& rail, const std::string& cause);

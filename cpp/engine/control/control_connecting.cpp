@@ -121,10 +121,10 @@ Hello Control::make_hello(const Link& link, const EndpointId& to, Peer& peer) {
   hello.integrity = peer.wants_checks() ? 1 : 0;
   hello.global_atomics = 1;
   for (const auto& rail : rails_) {
-    const auto path = peer.rails().path(rail->index());
-    const PathTerms terms = path ? path->terms() : PathTerms{};
+    const auto peer_rail = peer.rails().at(rail->index());
+    const RailTerms terms = peer_rail ? peer_rail->terms() : RailTerms{};
     hello.queue_pairs.push_back(terms.queue_pair);
-    if (!path) continue;
+    if (!peer_rail) continue;
     hello.receive_slots = terms.receive_slots;
     hello.slot_nbytes = terms.slot_nbytes;
     if (rail->device().attributes().atomic_cap != IBV_ATOMIC_GLOB) hello.global_atomics = 0;
@@ -142,10 +142,10 @@ void Control::connect_rails(Link& link, const Hello& hello) {
   std::size_t connected = 0;
   for (const auto& rail : rails_) {
     const RailIndex index = rail->index();
-    const auto path = link.peer->rails().path(index);
-    if (!path) continue;
+    const auto peer_rail = link.peer->rails().at(index);
+    if (!peer_rail) continue;
     if (index >= count || hello.queue_pairs[index].number == 0) {
-      path->close([name = rail->name()](Effect effect) {
+      peer_rail->close([name = rail->name()](Effect effect) {
         return Failure{.kind = Failure::Kind::verbs,
                        .message = "the peer has no rail that meets " + name,
                        .code = ENODEV,
@@ -154,9 +154,9 @@ void Control::connect_rails(Link& link, const Hello& hello) {
       continue;
     }
     try {
-      path->connect({.queue_pair = hello.queue_pairs[index],
-                     .receive_slots = hello.receive_slots,
-                     .slot_nbytes = hello.slot_nbytes});
+      peer_rail->connect({.queue_pair = hello.queue_pairs[index],
+                          .receive_slots = hello.receive_slots,
+                          .slot_nbytes = hello.slot_nbytes});
       ++connected;
     } catch (const VerbsError& error) {
       if (count == 1) throw;

@@ -57,11 +57,12 @@ void Control::on_async_events(Rail& rail, std::uint32_t epoll_events) {
 }
 
 void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
-  const std::shared_ptr<VerbsPath> path =
+  const std::shared_ptr<PeerRail> peer_rail =
       event.qp_number != 0 ? path_of(rail.index(), event.qp_number) : nullptr;
   // Raised for each queue pair that is destroyed, and of interest only to its Peer.
-  if (event.type == IBV_EVENT_QP_LAST_WQE_REACHED) return path ? path->on_last_receive() : void();
-  const std::string peer = path ? path->peer_name() : "";
+  if (event.type == IBV_EVENT_QP_LAST_WQE_REACHED)
+    return peer_rail ? peer_rail->on_last_receive() : void();
+  const std::string peer = peer_rail ? peer_rail->peer_name() : "";
   const std::string sentence = rdma::describe(event, rail.name(), peer);
   events_.add({.at = {},
                .device = rail.name(),
@@ -72,7 +73,7 @@ void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
   if (rdma::ends_device(event.type)) return on_device_lost(rail, sentence);
   if (event.qp_number != 0) {
     // Completions show that it is in error; this event says why, if it comes before them.
-    if (path && breaks_queue_pair(event.type)) path->to_error(sentence);
+    if (peer_rail && breaks_queue_pair(event.type)) peer_rail->to_error(sentence);
     return;
   }
   // Transfers of a single rail will fail as timeouts, which do not say why.
@@ -81,11 +82,11 @@ void Control::on_async_event(Rail& rail, const rdma::AsyncEvent& event) {
   if (event.type == IBV_EVENT_PORT_ACTIVE) on_port_event(rail.index(), /*up=*/true, sentence);
 }
 
-std::shared_ptr<VerbsPath> Control::path_of(RailIndex rail, std::uint32_t qp_number) {
-  std::shared_ptr<VerbsPath> its;
+std::shared_ptr<PeerRail> Control::path_of(RailIndex rail, std::uint32_t qp_number) {
+  std::shared_ptr<PeerRail> its;
   links_.each([&](const Link& link) {
-    const auto path = link.peer ? link.peer->rails().path(rail) : nullptr;
-    if (path && path->queue_pair_number() == qp_number) its = path;
+    const auto peer_rail = link.peer ? link.peer->rails().at(rail) : nullptr;
+    if (peer_rail && peer_rail->queue_pair_number() == qp_number) its = peer_rail;
   });
   return its;
 }
@@ -98,9 +99,9 @@ void Control::on_port_event(RailIndex rail, bool up, const std::string& sentence
         link.peer->rails().count() == 1) {
       return;
     }
-    const auto path = link.peer->rails().path(rail);
-    if (!path) return;
-    if (!up) path->to_error(sentence);
+    const auto peer_rail = link.peer->rails().at(rail);
+    if (!peer_rail) return;
+    if (!up) peer_rail->to_error(sentence);
     if (up && link.rails[rail].repair_at) renew(link, rail);
   });
 }
@@ -126,10 +127,10 @@ void Control::on_device_lost(Rail& rail, const std::string& cause) {
   progress_->unwatch(rail.device().async_fd());
   progress_->unwatch(poller_->event_fd(rail.index()));
   links_.each([&](Link& link) {
-    const auto path = link.peer ? link.peer->rails().path(rail.index()) : nullptr;
-    if (rails_.size() == 1 || (path && link.peer->rails().count() == 1)) {
+    const auto peer_rail = link.peer ? link.peer->rails().at(rail.index()) : nullptr;
+    if (rails_.size() == 1 || (peer_rail && link.peer->rails().count() == 1)) {
       disconnect(link, cause);
-    } else if (path) {
+    } else if (peer_rail) {
       end_rail(link, rail.index(), cause);
     }
   });

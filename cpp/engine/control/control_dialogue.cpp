@@ -41,11 +41,11 @@ void Control::on_shared(const std::string& name) {
 }
 
 void Control::on(Link& link, const Found& found) {
-  link.peer->on_found(found.request, RemoteMemory::from_bytes(found.memory));
+  link.peer->lookups().on_found(found.request, RemoteMemory::from_bytes(found.memory));
 }
 
 void Control::on(Link& link, const NotFound& not_found) {
-  link.peer->on_found(not_found.request, std::nullopt);
+  link.peer->lookups().on_found(not_found.request, std::nullopt);
 }
 
 void Control::on(Link& link, const OpenDirect& open) {
@@ -60,7 +60,7 @@ void Control::on(Link& link, const OpenDirect& open) {
   const auto made = std::make_shared<std::shared_ptr<const DirectTarget>>();
   call_driver(
       [made, peer = link.peer, open] {
-        *made = peer->direct_links().make_target(open.rail, open.queue_pair);
+        *made = peer->kernels().links().make_target(open.rail, open.queue_pair);
       },
       [this, made, at = link.weak_from_this(), open](const std::optional<Failure>& failure) {
         const auto asker = at.lock();
@@ -88,7 +88,7 @@ void Control::answer_direct(Link& link, const OpenDirect& open,
 }
 
 void Control::on(Link& link, const DirectOpened& opened) {
-  link.peer->direct_links().on_opened(opened);
+  link.peer->kernels().links().on_opened(opened);
 }
 
 void Control::on(Link& link, const CloseDirect& close) {

@@ -37,11 +37,11 @@ void Control::repair(const std::shared_ptr<Peer>& peer, RailIndex rail) {
 
 void Control::on_broken(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
-  if (!link.peer->rails().path(rail)->drained()) return;  // it has a fresh one already
-  state.repair_wanted = !link.established;                // establish() asks again
+  if (!link.peer->rails().at(rail)->drained()) return;  // it has a fresh one already
+  state.repair_wanted = !link.established;              // establish() asks again
   if (!link.established) return;
   state.broke = Clock::now();
-  const bool again = link.peer->rails().count() > 1 && link.peer->rails().path(rail)->fruitless();
+  const bool again = link.peer->rails().count() > 1 && link.peer->rails().at(rail)->fruitless();
   // The peer's fresh queue pair shows that the peer is back and waits.
   const bool awaited = state.requeue && state.requeue->generation > state.generation;
   if (again && !awaited) {
@@ -55,9 +55,9 @@ void Control::renew(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
   state.repair_at.reset();
   if (state.renewing) return;
-  if (state.peer_generation > state.generation) link.peer->rails().path(rail)->settle();
+  if (state.peer_generation > state.generation) link.peer->rails().at(rail)->settle();
   state.renewing = true;
-  call_driver([peer = link.peer, rail] { peer->rails().path(rail)->renew(); },
+  call_driver([peer = link.peer, rail] { peer->rails().at(rail)->renew(); },
               [this, at = link.weak_from_this(), rail](const std::optional<Failure>& failure) {
                 const auto renewed = at.lock();
                 if (!renewed || !links_.contains(*renewed)) return;
@@ -69,7 +69,7 @@ void Control::renew(Link& link, RailIndex rail) {
 
 void Control::tell_renewed(Link& link, RailIndex rail) {
   LinkRail& state = link.rails[rail];
-  const rdma::QueuePairAddress fresh = link.peer->rails().path(rail)->terms().queue_pair;
+  const rdma::QueuePairAddress fresh = link.peer->rails().at(rail)->terms().queue_pair;
   if (fresh.number == 0) return;  // closed meanwhile
   try {
     // The end with fewer repairs catches up.
@@ -86,12 +86,12 @@ void Control::tell_renewed(Link& link, RailIndex rail) {
 void Control::postpone(Link& link, RailIndex rail, const std::string& cause) {
   LinkRail& state = link.rails[rail];
   if (link.peer->rails().count() == 1) return disconnect(link, cause);
-  link.peer->rails().path(rail)->fail(cause);
+  link.peer->rails().at(rail)->fail(cause);
   state.repair_at = Clock::now() + kTryAgainAfter;
 }
 
 void Control::on(Link& link, const Requeue& requeue) {
-  if (requeue.rail >= link.peer->rails().count() || !link.peer->rails().path(requeue.rail)) {
+  if (requeue.rail >= link.peer->rails().count() || !link.peer->rails().at(requeue.rail)) {
     throw ProtocolError("a queue pair of a rail that the connection does not have");
   }
   // The peer noticed the error first. This end's queue pair is about to notice, and knows better
@@ -102,7 +102,7 @@ void Control::on(Link& link, const Requeue& requeue) {
   if (gone && link.peer->rails().count() == 1) return disconnect(link, "its device is gone");
   if (gone) end_rail(link, requeue.rail, "the peer's device of this rail is gone");
   const bool left = ((link.peer->rails().open_rails() >> requeue.rail) & 1) == 0;
-  link.peer->rails().path(requeue.rail)->settle();
+  link.peer->rails().at(requeue.rail)->settle();
   if (left && !gone) tell_left(link, requeue.rail);
   if (left) return;
   state.requeue = requeue;
@@ -121,26 +121,26 @@ void Control::reconnect(Link& link, RailIndex rail) {
   const rdma::QueuePairAddress remote = state.requeue->queue_pair;
   state.requeue.reset();
   state.broke.reset();
-  link.peer->rails().path(rail)->reconnect(remote);
+  link.peer->rails().at(rail)->reconnect(remote);
 }
 
 void Control::check_rails(Link& link, Clock::time_point now) {
   const auto count = static_cast<RailIndex>(link.peer->rails().count());
   for (RailIndex rail = 0; rail < count; ++rail) {
     LinkRail& state = link.rails[rail];
-    const auto path = link.peer->rails().path(rail);
-    if (!path || path->gone()) continue;
+    const auto peer_rail = link.peer->rails().at(rail);
+    if (!peer_rail || peer_rail->gone()) continue;
     if (state.repair_at && now >= *state.repair_at) renew(link, rail);
     const bool waits =
         !state.renewing && state.requeue && state.requeue->generation > state.generation;
     if (waits && now - state.requeued > kNoticeWithin) {
-      const bool renewable = path->drained() || path->unconnected();
+      const bool renewable = peer_rail->drained() || peer_rail->unconnected();
       if (renewable) renew(link, rail);
-      if (!renewable) path->to_error("the peer replaced its queue pair after an error");
+      if (!renewable) peer_rail->to_error("the peer replaced its queue pair after an error");
     }
     if (count > 1 && state.broke && link.heard > *state.broke + kAliveAfter) {
       state.broke.reset();
-      path->decide_alive();
+      peer_rail->decide_alive();
     }
   }
   if (count > 1) check_settled(link, now);
@@ -173,7 +173,7 @@ void Control::end_rail(Link& link, RailIndex rail, const std::string& sentence) 
     return Failure{.kind = Failure::Kind::verbs, .message = sentence, .code = ENODEV}.with_effect(
         effect);
   };
-  if (link.peer->rails().path(rail)->close(reason) && link.established) tell_left(link, rail);
+  if (link.peer->rails().at(rail)->close(reason) && link.established) tell_left(link, rail);
 }
 
 void Control::tell_left(Link& link, RailIndex rail) {

@@ -190,7 +190,7 @@ class Endpoint {
   const unsigned generation_;  // of the process (fork)
   mutable Life life_{[this] { release(); }};
   Rails rails_;
-  PathServices services_;
+  RailServices services_;
   std::shared_ptr<SendPool> sends_;
   std::shared_ptr<Executor> drivers_;
   std::shared_ptr<Neighbourhood> neighbourhood_;  // null for the reason in:

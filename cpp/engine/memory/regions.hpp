@@ -48,7 +48,7 @@ class Regions {
   bool empty() const noexcept { return empty_; }  // no registrations
   // Rights of peers. Not when empty().
   bool writable() const noexcept { return (access_ & IBV_ACCESS_REMOTE_WRITE) != 0; }
-  // Whether they include atomics, which use the first rail (PeerRails::atomics_path()).
+  // Whether they include atomics, which use the first rail (PeerRails::atomics_rail()).
   bool atomics() const noexcept { return (access_ & IBV_ACCESS_REMOTE_ATOMIC) != 0; }
   // The range that every registration covers. Not when empty() and not staged.
   const Extent& covered() const noexcept { return covered_; }

@@ -71,11 +71,20 @@ void PeerState::check_own(const Memory& local) const {
 
 void PeerState::check_ends(const Pair& pair) const {
   check_own(*pair.local);
-  const RemoteMemory& remote = *pair.remote;
-  if (!same_id(remote.endpoint, identity_.id)) {
-    throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(remote.endpoint) +
-                                ", not to peer '" + identity_.name + "'");
+  check_its(*pair.remote);
+}
+
+void PeerState::check_its(const RemoteMemory& remote) const {
+  if (same_id(remote.endpoint, identity_.id)) return;
+  if (same_id(remote.endpoint, own_)) {
+    throw std::invalid_argument(
+        "this RemoteMemory is memory of this Endpoint itself: transfers go to memory of peer '" +
+        identity_.name + "', for example peer[name]");
   }
+  throw std::invalid_argument("this RemoteMemory is memory of another Endpoint than peer '" +
+                              identity_.name +
+                              "': use the Peer that is connected to that Endpoint, or look the "
+                              "memory up again, peer[name]");
 }
 
 void PeerState::check_rights(const Pair& pair, RemoteAccess needed) const {

@@ -48,7 +48,8 @@ class PeerState {
 
   // Check that both arrays belong to the two Endpoints of the connection, that they allow the
   // access, and have the same shape. Throw RegistrationError, std::invalid_argument.
-  void check_own(const Memory& local) const;  // the local array alone
+  void check_own(const Memory& local) const;         // the local array alone
+  void check_its(const RemoteMemory& remote) const;  // the remote array alone
   void check_ends(const Pair& pair) const;
   void check_rights(const Pair& pair, RemoteAccess needed) const;
   void check(const Pair& pair, RemoteAccess needed) const;

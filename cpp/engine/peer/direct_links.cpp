@@ -8,9 +8,9 @@ namespace zerohop::engine {
 
 std::shared_ptr<const DirectTarget> DirectLinks::make_target(
     RailIndex rail, const rdma::QueuePairAddress& source) const {
-  const bool there = rail < rails_->devices().size() && rails_->path(rail);
+  const bool there = rail < rails_->devices().size() && rails_->at(rail);
   if (!there) throw RouteUnavailable("it has no such rail");
-  return rails_->path(rail)->make_direct_target(source);
+  return rails_->at(rail)->make_direct_target(source);
 }
 
 void DirectLinks::on_opened(const DirectOpened& opened) {
@@ -37,22 +37,22 @@ DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
                               const Deadline& deadline) {
   DirectReach reach;
   reach.entries = std::move(entries);
-  const VerbsPath& path = rails_->message_path();
-  const RailIndex rail = path.rail();
+  const PeerRail& peer_rail = rails_->message_rail();
+  const RailIndex rail = peer_rail.rail();
   reach.local_key = reach.entries.local->lkey(rail);
   reach.remote_key = remote.rkeys[rail];
   if (reach.local_key == 0 || reach.remote_key == 0) {
-    throw RouteUnavailable("device " + path.served_by().name() + " does not reach " +
+    throw RouteUnavailable("device " + peer_rail.served_by().name() + " does not reach " +
                            (reach.local_key == 0 ? "the local array" : "that array of the peer") +
                            ", so kernels cannot use it for that array");
   }
   // Its slots are in host memory. PCIe does not order writes to two different places.
-  if (!path.served_by().software() && !remote.on_host()) {
+  if (!peer_rail.served_by().software() && !remote.on_host()) {
     throw RouteUnavailable("a notification could overtake the data in " + remote.device +
-                           " of the peer, as device " + path.served_by().name() +
+                           " of the peer, as device " + peer_rail.served_by().name() +
                            " writes them to two places: use the proxy, or memory of the host");
   }
-  auto queue_pair = path.make_direct_queue_pair();
+  auto queue_pair = peer_rail.make_direct_queue_pair();
   const Questions<Answer>::Asked asked(questions_);
   const std::uint64_t request = asked.number();
   reach.target = std::shared_ptr<void>(

@@ -22,7 +22,6 @@ class DirectLinks {
 
   // Throws RouteUnavailable, PeerLost, VerbsError, TransferTimeout (the peer does not answer).
   DirectReach open(EntryReach entries, const RemoteMemory& remote, const Deadline& deadline);
-  std::size_t questions() const { return questions_.size(); }  // with a waiting caller
 
   // --- for the progress thread ---
   // The other end of a queue pair that kernels of the peer drive. Throws Error.

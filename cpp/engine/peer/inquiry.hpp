@@ -15,13 +15,13 @@
 
 namespace zerohop::engine {
 
-class Peer;
+class Lookups;
 
 // Any thread.
 class Inquiry {
  public:
   // now: the answer that nothing has the name also ends it. Sends the request.
-  Inquiry(std::shared_ptr<Peer> peer, std::string name, bool now);
+  Inquiry(std::shared_ptr<Lookups> lookups, std::string name, bool now);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
@@ -51,7 +51,7 @@ class Inquiry {
   };
 
  private:
-  const std::shared_ptr<Peer> peer_;
+  const std::shared_ptr<Lookups> lookups_;
   const std::string name_;
   std::unique_ptr<Questions<Answer>::Asked> asked_;
 };

@@ -10,23 +10,23 @@
 namespace zerohop::engine {
 
 TransferPtr Messages::make_transfer(const Memory& memory, bool staged,
-                                    const VerbsPath& path) const {
+                                    const PeerRail& peer_rail) const {
   const Routes::Kind kind = memory.on_host() ? Routes::Kind::host
                             : staged         ? Routes::Kind::staged
                                              : Routes::Kind::gpu;
   return std::make_shared<Transfer>(s_.poller, memory.layout().nbytes(),
-                                    s_.devices->route(kind, RailMask{1} << path.rail()));
+                                    s_.devices->route(kind, RailMask{1} << peer_rail.rail()));
 }
 
 // Short messages carry their bytes, which a GPU must copy to the host first. For long ones the
 // receiver reads one range in place. A strided array is packed into a range, and so is memory that
 // the device cannot access.
-Messages::Packing Messages::packing(const Memory& from, const VerbsPath& path) const {
+Messages::Packing Messages::packing(const Memory& from, const PeerRail& peer_rail) const {
   const std::uint64_t seal = sealed_ ? sizeof(Seal) : 0;
-  if (from.layout().nbytes() + seal <= path.eager_limit()) return Packing::eager;
+  if (from.layout().nbytes() + seal <= peer_rail.eager_limit()) return Packing::eager;
   const auto registration = from.registration();
   const Regions& regions = *registration->regions;
-  const bool reached = regions.staged_key() != 0 || regions.lkey(path.rail()) != 0;
+  const bool reached = regions.staged_key() != 0 || regions.lkey(peer_rail.rail()) != 0;
   return from.layout().is_contiguous() && reached ? Packing::none : Packing::buffer;
 }
 
@@ -69,10 +69,10 @@ TransferPtr Messages::send(const Memory& from, std::uint32_t tag) {
   const Deadline until = s_.state->deadline({});
   s_.pending->wait_for_copies(until);
   wait_for_program(from, until);
-  VerbsPath& path = s_.rails->message_path();
-  path.stats().count(IBV_WR_SEND, from.layout().nbytes());
-  const Packing packing = this->packing(from, path);
-  auto transfer = make_transfer(from, packing != Packing::none || from.staged(), path);
+  PeerRail& peer_rail = s_.rails->message_rail();
+  peer_rail.stats().count(IBV_WR_SEND, from.layout().nbytes());
+  const Packing packing = this->packing(from, peer_rail);
+  auto transfer = make_transfer(from, packing != Packing::none || from.staged(), peer_rail);
   Outgoing outgoing = wrap(from, tag, packing, *transfer);
   if (sealed_) outgoing.seal = seal_of(from, until);
   transfer->count(Operation::send, s_.state->name());
@@ -87,20 +87,20 @@ TransferPtr Messages::send(const Memory& from, std::uint32_t tag) {
     s_.staged->post_later(transfer, std::move(outgoing), std::move(work));
     s_.staged->wait_for_room(until);
   } else {
-    post(transfer, std::move(outgoing), path);
+    post(transfer, std::move(outgoing), peer_rail);
   }
   return transfer;
 }
 
-void Messages::post(const TransferPtr& transfer, Outgoing&& outgoing, VerbsPath& path) const {
+void Messages::post(const TransferPtr& transfer, Outgoing&& outgoing, PeerRail& peer_rail) const {
   outgoing.put_seal();
   if (outgoing.offers()) {
-    return path.offer(transfer, outgoing.message, outgoing.rkeys, std::move(outgoing.payload),
-                      s_.state->deadline({}));
+    return peer_rail.offer(transfer, outgoing.message, outgoing.rkeys, std::move(outgoing.payload),
+                           s_.state->deadline({}));
   }
   Job job(transfer, IBV_WR_RDMA_WRITE);
   job.then(outgoing.message, std::move(outgoing.payload));
-  path.submit_message(std::move(job), s_.state->deadline({}));
+  peer_rail.submit_message(std::move(job), s_.state->deadline({}));
 }
 
 TransferPtr Messages::receive(const Memory& into, std::uint32_t tag) {
@@ -116,8 +116,8 @@ TransferPtr Messages::post_receive(const Memory& into, std::uint32_t tag,
         "cannot receive into a read-only array, or one whose elements overlap: register a "
         "writable one");
   }
-  VerbsPath& path = s_.rails->message_path();
-  auto transfer = make_transfer(into, into.staged(), path);
+  PeerRail& peer_rail = s_.rails->message_rail();
+  auto transfer = make_transfer(into, into.staged(), peer_rail);
   auto registration = into.registration();
   wait_for_program(into, s_.state->deadline({}));
   PostedReceive receive{.tag = tag,
@@ -128,7 +128,7 @@ TransferPtr Messages::post_receive(const Memory& into, std::uint32_t tag,
   if (registration->regions) receive.lkeys = registration->regions->lkeys();
   transfer->keep(std::move(registration));
   transfer->count(Operation::recv, s_.state->name());
-  path.receive(std::move(receive));
+  peer_rail.receive(std::move(receive));
   return transfer;
 }
 

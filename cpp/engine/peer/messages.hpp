@@ -36,10 +36,10 @@ class Messages {
  private:
   // What is sent instead of a range in place: the bytes themselves, or a packed copy.
   enum class Packing { none, buffer, eager };
-  Packing packing(const Memory& from, const VerbsPath& path) const;
+  Packing packing(const Memory& from, const PeerRail& peer_rail) const;
   Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;
-  TransferPtr make_transfer(const Memory& memory, bool staged, const VerbsPath& path) const;
-  void post(const TransferPtr& transfer, Outgoing&& outgoing, VerbsPath& path) const;
+  TransferPtr make_transfer(const Memory& memory, bool staged, const PeerRail& peer_rail) const;
+  void post(const TransferPtr& transfer, Outgoing&& outgoing, PeerRail& peer_rail) const;
   TransferPtr post_receive(const Memory& into, std::uint32_t tag,
                            std::shared_ptr<std::optional<Seal>> seal);
 

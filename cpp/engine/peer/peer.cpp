@@ -62,7 +62,7 @@ Peer::Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Ide
                                                               .sends = host_->sends,
                                                               .checker = host_->checker})) {}
 
-std::shared_ptr<Peer> Peer::create(std::shared_ptr<const Host> host, PathServices services,
+std::shared_ptr<Peer> Peer::create(std::shared_ptr<const Host> host, RailServices services,
                                    Identity identity) {
   std::shared_ptr<Peer> peer(new Peer(std::move(host), services.poller, std::move(identity)));
   peer->join_paths();
@@ -89,7 +89,9 @@ void Peer::join_paths() {
                                                       .streams = streams_,
                                                       .tell = tell,
                                                       .notify = notify});
-  direct_links_ = std::make_unique<DirectLinks>(state_, poller_, rails_, tell);
+  lookups_ = std::make_shared<Lookups>(state_, poller_, tell);
+  kernels_ = std::make_unique<KernelAccess>(
+      state_, *gpu_, devices_, std::make_unique<DirectLinks>(state_, poller_, rails_, tell));
 }
 
 void Peer::meet(std::string local_server, const shm::Token& token) {
@@ -122,7 +124,7 @@ bool Peer::lose(const std::string& reason) {
   for (Path* path : paths_) path->end();
   checks_->end();
   invitation_.reset();
-  for (const auto& answer : lookups_.all()) answer->end();
+  lookups_->end();
   left_.store(true, std::memory_order_release);
   poller_->wake();
   return true;
@@ -188,7 +190,7 @@ Route Peer::route(const Memory& local, const RemoteMemory& remote) const {
   Route route = *found;
   const RailMask taken = found->kind == "p2p" ? RailMask{1} << rails_->group()->message_rail()
                                               : devices_->rails_of(pair, devices_->kind(pair));
-  const auto& path = rails_->path(static_cast<RailIndex>(std::countr_zero(taken)));
+  const auto& path = rails_->at(static_cast<RailIndex>(std::countr_zero(taken)));
   if (path) route.settings = path->settings();
   if (route.settings.empty()) return route;  // closed
   route.settings.insert(route.settings.end(), host_->settings.begin(), host_->settings.end());

@@ -17,8 +17,8 @@
 #include "engine/path/local/local_path.hpp"
 #include "engine/path/local/neighbourhood.hpp"
 #include "engine/peer/checks.hpp"
-#include "engine/peer/direct_links.hpp"
-#include "engine/peer/inquiry.hpp"
+#include "engine/peer/kernel_access.hpp"
+#include "engine/peer/lookups.hpp"
 #include "engine/peer/messages.hpp"
 #include "engine/peer/peer_host.hpp"
 
@@ -31,7 +31,7 @@ class Peer : public std::enable_shared_from_this<Peer> {
   using Pair = engine::Pair;
   using Parts = LocalPath::Parts;
 
-  static std::shared_ptr<Peer> create(std::shared_ptr<const Host> host, PathServices services,
+  static std::shared_ptr<Peer> create(std::shared_ptr<const Host> host, RailServices services,
                                       Identity identity);
 
   const Identity& identity() const noexcept { return state_->identity(); }
@@ -61,26 +61,13 @@ class Peer : public std::enable_shared_from_this<Peer> {
     return messages_->receive(into, tag);
   }
 
-  // The memory the peer shares under that name. Waits until `deadline` for it to be published, or
-  // returns nullopt at once if `now`. Throws TransferTimeout, PeerLost.
-  std::optional<RemoteMemory> lookup(const std::string& name, const Deadline& deadline, bool now);
-  // The same for an event loop, without blocking a thread.
-  std::shared_ptr<Inquiry> ask(const std::string& name, bool now);
-  // Outstanding requests to the peer with a waiting caller.
-  std::size_t questions() const { return lookups_.size() + direct_links_->questions(); }
+  Lookups& lookups() const noexcept { return *lookups_; }
 
   // Includes the settings of the queue pair.
   Route route(const Memory& local, const RemoteMemory& remote) const;
   std::vector<RouteBook::Row> route_stats() const { return book_->rows(); }
 
-  // For kernels of this process: to put, get and notify by themselves; to write entries that
-  // write() and others carry out; to drive a queue pair by themselves.
-  KernelReach reach_for_kernels(const Memory& local, const RemoteMemory& remote, Hearers hearers,
-                                const std::optional<double>& timeout) const;
-  EntryReach reach_for_entries(const Memory& local, const RemoteMemory& remote) const;
-  DirectReach reach_directly(const Memory& local, const RemoteMemory& remote,
-                             const Deadline& deadline);
-
+  KernelAccess& kernels() const noexcept { return *kernels_; }
   PeerRails& rails() const noexcept { return *rails_; }
   const std::shared_ptr<Neighbour>& neighbour() const noexcept { return local_->neighbour(); }
   std::map<int, GpuMappings::Mapped> mapped() const { return gpu_->mapped(); }
@@ -102,8 +89,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // Everything pending and later fails with PeerLost(reason). Returns false if it was already lost.
   bool lose(const std::string& reason);
   void sweep();  // releases what the peer has closed; called periodically
-  void on_found(std::uint64_t request, std::optional<RemoteMemory> memory);
-  DirectLinks& direct_links() const noexcept { return *direct_links_; }
   Checks& checks() const noexcept { return *checks_; }
   bool wants_checks() const noexcept { return host_->integrity; }
   void check_transfers();        // from here on; call before become_alive()
@@ -113,8 +98,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
   std::weak_ptr<void> face;
 
  private:
-  friend class Inquiry;
-
   Peer(std::shared_ptr<const Host> host, std::shared_ptr<Poller> poller, Identity identity);
   void join_paths();  // once a shared_ptr exists
   void wait_for_its_copies();
@@ -125,7 +108,6 @@ class Peer : public std::enable_shared_from_this<Peer> {
   void check_call(const TransferOptions& options) const;
   void note_refusal(const TransferOptions& options, const std::string& reason);
   void name_wrong_pair(const Call& call) const;
-  void check_for_kernels(const Pair& pair) const;
 
   TransferPtr move(const Call& call);
   TransferPtr transfer(const Call& call);
@@ -151,12 +133,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   bool brief_ = false;                // whether any can begin briefly; set before it is alive
   const std::unique_ptr<Messages> messages_;
   std::shared_ptr<Checks> checks_;
-  std::unique_ptr<DirectLinks> direct_links_;
-  std::optional<Invitation> invitation_;      // progress thread only
-  Causes refusals_;                           // of preferred paths, already logged
-  std::atomic<std::uint64_t> unfinished_{0};  // outstanding transfers at that time
-  std::atomic<bool> left_{false};             // lost, and all pending transfers have ended
-  Questions<Inquiry::Answer> lookups_;
+  std::shared_ptr<Lookups> lookups_;
+  std::unique_ptr<KernelAccess> kernels_;
+  std::optional<Invitation> invitation_;       // progress thread only
+  Causes refusals_;                            // of preferred paths, already logged
+  std::atomic<std::uint64_t> unfinished_{0};   // outstanding transfers at that time
+  std::atomic<bool> left_{false};              // lost, and all pending transfers have ended
   mutable Mutex<Rank::peer> mutex_;            // guards the next
   std::weak_ptr<shm::LocalClient> dismissed_;  // the client of the invitation, once lost
 };

@@ -29,14 +29,6 @@ bool is_brief(std::span<const Pair> pairs) {
   });
 }
 
-void check_one_range(const Layout& layout, const char* which) {
-  if (!layout.is_contiguous() || layout.nbytes() == 0) {
-    throw std::invalid_argument(
-        std::string("a device queue moves contiguous ranges of memory: the ") + which +
-        " array must be contiguous and not empty");
-  }
-}
-
 }  // namespace
 
 void Peer::check_call(const TransferOptions& options) const {
@@ -201,33 +193,6 @@ TransferPtr Peer::fetch_add(const RemoteMemory& word, std::uint64_t value, bool 
 TransferPtr Peer::compare_swap(const RemoteMemory& word, std::uint64_t expected,
                                std::uint64_t desired, bool for_kernel) {
   return atomic(IBV_WR_ATOMIC_CMP_AND_SWP, word, {.add = expected, .swap = desired}, for_kernel);
-}
-
-// --- for kernels ---
-
-void Peer::check_for_kernels(const Pair& pair) const {
-  state_->check_alive();
-  state_->check_ends(pair);
-  check_one_range(pair.local->layout(), "local");
-  check_one_range(pair.remote->layout, "remote");
-}
-
-KernelReach Peer::reach_for_kernels(const Memory& local, const RemoteMemory& remote,
-                                    Hearers hearers, const std::optional<double>& timeout) const {
-  const Pair pair{&local, &remote};
-  check_for_kernels(pair);
-  return gpu_->reach_for_kernels(pair, hearers, timeout.value_or(host_->default_timeout));
-}
-
-EntryReach Peer::reach_for_entries(const Memory& local, const RemoteMemory& remote) const {
-  const Pair pair{&local, &remote};
-  check_for_kernels(pair);
-  return devices_->reach_for_entries(pair);
-}
-
-DirectReach Peer::reach_directly(const Memory& local, const RemoteMemory& remote,
-                                 const Deadline& deadline) {
-  return direct_links_->open(reach_for_entries(local, remote), remote, deadline);
 }
 
 }  // namespace zerohop::engine

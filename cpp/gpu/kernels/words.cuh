@@ -15,7 +15,7 @@ __device__ inline void put_end(std::uint64_t word, const WaitEnd& end) {
       "  mov.b128 whole, {%1, %2};\n"
       "  st.relaxed.sys.global.b128 [%0], whole;\n"
       "}" ::"l"(word),
-      "l"(end.told), "l"(end.use)
+      "l"(end.outcome), "l"(end.use)
       : "memory");
 }
 

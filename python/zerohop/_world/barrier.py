@@ -196,6 +196,6 @@ class Barrier:
         assert self._lost is not None
         self._membership.reports.pass_on(self._lost)
         short = deadline.by_the_way()  # one deadline for all of them
-        for rank, slot in self._steps.untold():
+        for rank, slot in self._steps.unreported():
             with suppress(Error):
                 self._membership.peer(rank, short).notify(slot, _core.Barrier.LOST + self._lost)

@@ -207,14 +207,14 @@ CopyQueue::Step LocalPath::take_step(NeighbourCopy& copy) noexcept {
 }
 
 // Waits like finish(). The notification is accepted at the deadline even without room: see
-// VerbsPath::wait_for_room().
+// PeerRail::wait_for_room().
 bool LocalPath::waits_for_room(NeighbourCopy& copy) const noexcept {
   if (!copy.message || copy.put_by_gpu || copy.room == Room::take || !s_.state->alive())
     return false;
   if (!s_.rails->work().unseen) return false;
   try {
     const Deadline::Seconds most{s_.state->default_timeout()};
-    return !s_.rails->message_path().has_room() && !passed(copy.progress.until, most);
+    return !s_.rails->message_rail().has_room() && !passed(copy.progress.until, most);
   } catch (const std::exception&) {
     return false;  // the peer is lost; finish() handles it
   }
@@ -245,7 +245,7 @@ void LocalPath::notify_by_device(const TransferPtr& transfer, Message message, R
   try {
     Job job(transfer, IBV_WR_RDMA_WRITE);
     job.then(message);
-    VerbsPath& taken = s_.rails->message_path().submit_message(std::move(job));
+    PeerRail& taken = s_.rails->message_rail().submit_message(std::move(job));
     if (room == Room::wait) taken.wait_for_room(s_.state->deadline({}));
   } catch (const std::exception&) {
     transfer->fail(

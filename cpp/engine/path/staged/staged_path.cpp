@@ -67,7 +67,7 @@ TransferPtr StagedPath::post(const Call& call, const DevicePath::Move& move,
                   call.is_write() ? StagedWork::Direction::out : StagedWork::Direction::in);
   if (move.visible) work.set_visible();
   for (const Pair& pair : call.pairs) work.add(make_piece(pair, call.needed(), *transfer));
-  rails_->message_path().stats().count(call.opcode, move.nbytes);
+  rails_->message_rail().stats().count(call.opcode, move.nbytes);
   count_operation(*transfer, call.opcode, /*data=*/true, move.notification.has_value(),
                   state_->name());
   if (move.notification) {
@@ -102,15 +102,16 @@ void StagedPath::post_later(const TransferPtr& transfer, Outgoing&& outgoing, St
   auto kept = std::make_shared<Outgoing>(std::move(outgoing));
   work.then([group = rails_->group(), transfer, kept] {
     const std::lock_guard lock(group->mutex);
-    VerbsPath* const path = group->path(group->message_rail());
-    if (path == nullptr) throw VerbsError("no rail with peer '" + group->peer_name + "' is left");
+    PeerRail* const peer_rail = group->at(group->message_rail());
+    if (peer_rail == nullptr)
+      throw VerbsError("no rail with peer '" + group->peer_name + "' is left");
     kept->put_seal();
     if (kept->offers()) {
-      return path->put_offer(transfer, kept->message, kept->rkeys, std::move(kept->payload));
+      return peer_rail->put_offer(transfer, kept->message, kept->rkeys, std::move(kept->payload));
     }
     Job job(transfer, IBV_WR_RDMA_WRITE);
     job.then(kept->message, std::move(kept->payload));
-    path->put_message(std::move(job));
+    peer_rail->put_message(std::move(job));
   });
   staging_->put(std::move(work));
 }

@@ -55,13 +55,13 @@ void Stager::stop() noexcept {
 
 void Stager::run() noexcept {
   Stagings busy;
-  auto pace = Pace::when_told;
+  auto pace = Pace::when_asked;
   while (wait(busy, pace)) pace = advance(busy);
 }
 
 // The fastest pace that any of them needs.
 Stager::Pace Stager::advance(Stagings& busy) const noexcept {
-  auto pace = Pace::when_told;
+  auto pace = Pace::when_asked;
   std::erase_if(busy, [&](const auto& staging) {
     Pace its = Pace::now_and_then;
     try {
@@ -70,7 +70,7 @@ Stager::Pace Stager::advance(Stagings& busy) const noexcept {
       report({"staged transfers cannot continue for now: ", error.what()});
     }
     pace = std::max(pace, its);
-    return staging->ended() && its == Pace::when_told;
+    return staging->ended() && its == Pace::when_asked;
   });
   return pace;
 }

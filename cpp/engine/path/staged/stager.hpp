@@ -15,7 +15,7 @@ namespace zerohop::engine {
 class Staging;
 
 // How soon the thread must look again by itself, because the end of a copy raises no event.
-enum class StagingPace { when_told, now_and_then, at_once };
+enum class StagingPace { when_asked, now_and_then, at_once };
 
 class Stager {
  public:

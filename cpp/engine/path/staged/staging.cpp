@@ -8,7 +8,7 @@
 
 #include "base/error.hpp"
 #include "engine/memory/memory.hpp"
-#include "engine/path/verbs/verbs_path.hpp"
+#include "engine/path/verbs/peer_rail.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -145,7 +145,7 @@ Staging::Pace Staging::advance() {
   if (std::ranges::any_of(chunks_, [](const Chunk& chunk) { return !chunk.move; })) {
     return Pace::at_once;
   }
-  return any_hung() ? Pace::now_and_then : Pace::when_told;
+  return any_hung() ? Pace::now_and_then : Pace::when_asked;
 }
 
 bool Staging::any_hung() noexcept {
@@ -167,8 +167,8 @@ void Staging::take_inbox() {
       accept(request);
     } catch (const std::exception& error) {  // otherwise the peer would wait for an answer
       const std::lock_guard lock(group_->mutex);
-      VerbsPath* const path = group_->path(request.rail);
-      if (path != nullptr) path->put_in_error(error.what());
+      PeerRail* const peer_rail = group_->at(request.rail);
+      if (peer_rail != nullptr) peer_rail->put_in_error(error.what());
     }
   }
 }
@@ -253,8 +253,8 @@ void Staging::finish(StagedWork& work) noexcept {
 
 // With the lock of the group held: whether the request is still open.
 bool Staging::is_asked(const StagedAnswer& answer) const {
-  const VerbsPath* const path = group_->path(answer.rail);
-  return path != nullptr && !path->closed() && path->epoch() == answer.epoch;
+  const PeerRail* const peer_rail = group_->at(answer.rail);
+  return peer_rail != nullptr && !peer_rail->closed() && peer_rail->epoch() == answer.epoch;
 }
 
 bool Staging::stands(const StagedAnswer& answer) const {
@@ -279,13 +279,13 @@ void Staging::answer(const StagedWork& work) noexcept {
   }
   const std::lock_guard lock(group_->mutex);
   if (!is_asked(to)) return;
-  VerbsPath* const path = group_->path(to.rail);
+  PeerRail* const peer_rail = group_->at(to.rail);
   try {
     Job job(std::make_shared<Transfer>(services_.poller, 0, nullptr), IBV_WR_RDMA_WRITE);
     job.then(message);
-    path->enqueue(std::move(job));
+    peer_rail->enqueue(std::move(job));
   } catch (const std::exception& error) {
-    path->put_in_error(error.what());  // otherwise the peer would wait for an answer
+    peer_rail->put_in_error(error.what());  // otherwise the peer would wait for an answer
   }
 }
 

@@ -28,7 +28,7 @@
 #include "engine/path/staged/staged_work.hpp"
 #include "engine/path/staged/stager.hpp"
 #include "engine/path/staged/staging_ring.hpp"
-#include "engine/path/verbs/path_group.hpp"
+#include "engine/path/verbs/rail_group.hpp"
 #include "engine/path/verbs/staged_messages.hpp"
 
 namespace zerohop::engine {
@@ -48,7 +48,7 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
     std::shared_ptr<PendingWork> pending;  // counts the transfers
     std::size_t chunk = 0;                 // bytes
   };
-  Staging(Services services, std::shared_ptr<PathGroup> group)
+  Staging(Services services, std::shared_ptr<RailGroup> group)
       : services_(std::move(services)), group_(std::move(group)) {}
 
   // Works end in order as far as messages go: the finish of a work is called when it and all
@@ -115,12 +115,12 @@ class Staging : public StagedMessages, public std::enable_shared_from_this<Stagi
   void move_by_device(Chunk& chunk);
   void move_by_owner(Chunk& chunk);
   static void move_here(const Chunk& chunk);
-  VerbsPath& path_for(const Chunk& chunk) const;
+  PeerRail& path_for(const Chunk& chunk) const;
   bool is_asked(const StagedAnswer& answer) const;
   bool stands(const StagedAnswer& answer) const;
 
   const Services services_;
-  const std::shared_ptr<PathGroup> group_;
+  const std::shared_ptr<RailGroup> group_;
   std::atomic<std::uint64_t> put_{0};      // number of works so far; numbered from 1
   std::atomic<std::uint64_t> settled_{0};  // every work up to this one has ended
   std::atomic<int> answering_{0};

@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "driver/cuda_call.hpp"
 #include "engine/path/staged/staging.hpp"
-#include "engine/path/verbs/verbs_path.hpp"
+#include "engine/path/verbs/peer_rail.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -219,17 +219,17 @@ void Staging::move_here(const Chunk& chunk) {
 }
 
 // With the lock of the group held, like the next two. Throws if no rail is left.
-VerbsPath& Staging::path_for(const Chunk& chunk) const {
+PeerRail& Staging::path_for(const Chunk& chunk) const {
   RailMask mask = chunk.spans.front().piece->rails();
   for (RailIndex rail = 0; rail < kMaxRails; ++rail) {
     if (chunk.ring->regions().lkey(rail) == 0) mask &= ~(RailMask{1} << rail);
   }
   if ((mask & group_->serving()) != 0) mask &= group_->serving();
   if (((mask >> group_->message_rail()) & 1) != 0) mask = RailMask{1} << group_->message_rail();
-  VerbsPath* const path =
-      mask != 0 ? group_->path(static_cast<RailIndex>(std::countr_zero(mask))) : nullptr;
+  PeerRail* const peer_rail =
+      mask != 0 ? group_->at(static_cast<RailIndex>(std::countr_zero(mask))) : nullptr;
   const auto& answer = chunk.work->answers();
-  if (path != nullptr && (!answer || is_asked(*answer))) return *path;
+  if (peer_rail != nullptr && (!answer || is_asked(*answer))) return *peer_rail;
   throw RouteUnavailable("no rail reaches both arrays of this transfer with peer '" +
                          group_->peer_name + "' any more: register them again on both sides");
 }
@@ -237,19 +237,19 @@ VerbsPath& Staging::path_for(const Chunk& chunk) const {
 void Staging::move_by_device(Chunk& chunk) {
   const bool out = chunk.work->direction() == StagedWork::Direction::out;
   const std::lock_guard lock(group_->mutex);
-  VerbsPath& path = path_for(chunk);
+  PeerRail& peer_rail = path_for(chunk);
   Job job(chunk.move, out ? IBV_WR_RDMA_WRITE : IBV_WR_RDMA_READ);
   job.reserve(chunk.spans.size());
   auto host = reinterpret_cast<std::uint64_t>(chunk.ring->slot(chunk.slot));
   for (const StagedSpan& span : chunk.spans) {
     job.add({.local = Layout::bytes(host, span.nbytes),
              .remote = Layout::bytes(span.far, span.nbytes),
-             .lkey = chunk.ring->regions().lkey(path.rail()),
-             .rkey = span.piece->rkeys[path.rail()]});
+             .lkey = chunk.ring->regions().lkey(peer_rail.rail()),
+             .rkey = span.piece->rkeys[peer_rail.rail()]});
     host += span.nbytes;
   }
-  if (out && (chunk.work->visible() || path.rail() != group_->message_rail())) job.read_back();
-  path.enqueue(std::move(job));
+  if (out && (chunk.work->visible() || peer_rail.rail() != group_->message_rail())) job.read_back();
+  peer_rail.enqueue(std::move(job));
 }
 
 void Staging::move_by_owner(Chunk& chunk) {
@@ -260,13 +260,13 @@ void Staging::move_by_owner(Chunk& chunk) {
   SendBuffer ranges = services_.sends->take(0);
   ranges.append(encode_ranges(chunk.spans));
   const std::lock_guard lock(group_->mutex);
-  VerbsPath* const path = group_->path(group_->message_rail());
+  PeerRail* const peer_rail = group_->at(group_->message_rail());
   const auto& answer = chunk.work->answers();
-  if (path == nullptr || (answer && !is_asked(*answer))) {
+  if (peer_rail == nullptr || (answer && !is_asked(*answer))) {
     throw VerbsError("the rail with peer '" + group_->peer_name +
                      "' chosen for this transfer no longer works: try again");
   }
-  path->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), std::move(ranges));
+  peer_rail->put_offer(chunk.move, message, chunk.ring->regions().rkeys(), std::move(ranges));
 }
 
 }  // namespace zerohop::engine

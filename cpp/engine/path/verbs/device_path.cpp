@@ -8,7 +8,6 @@
 
 #include "base/error.hpp"
 #include "base/report.hpp"
-#include "engine/channel/address.hpp"
 #include "engine/path/verbs/atomics.hpp"
 
 namespace zerohop::engine {
@@ -90,7 +89,7 @@ Striping DevicePath::stripe(std::span<const Pair> pairs, std::uint64_t nbytes) c
     throw RouteUnavailable("no rail reaches both arrays of this transfer with peer '" +
                            s_.state->name() + "': register them again on both sides");
   }
-  const PathGroup& group = *s_.rails->group();
+  const RailGroup& group = *s_.rails->group();
   const RailIndex nearest =
       pairs.empty() ? group.message_rail() : pairs.front().local->nearest_rail();
   const RailMask usable = reached & group.serving();
@@ -141,16 +140,16 @@ TransferPtr DevicePath::post(ibv_wr_opcode opcode, std::span<const Pair> pairs, 
     if (!move.for_kernel) wait_for_program(pairs, until);
     return post_striped(opcode, pairs, move, until);
   }
-  VerbsPath& path = *s_.rails->path(0);
+  PeerRail& peer_rail = *s_.rails->at(0);
   auto transfer = std::make_shared<Transfer>(s_.poller, move.nbytes, routes_.over(move.kind, 1));
   Job job = make_job(opcode, pairs, 0, transfer);
   if (move.visible && opcode == IBV_WR_RDMA_WRITE) job.read_back();
   if (move.notification) job.then(notify_message(*move.notification));
   if (!move.for_kernel) wait_for_program(pairs, until);
-  path.stats().count(opcode, move.nbytes);
+  peer_rail.stats().count(opcode, move.nbytes);
   count_operation(*transfer, opcode, !pairs.empty(), move.notification.has_value(),
                   s_.state->name());
-  path.submit(std::move(job), until);
+  peer_rail.submit(std::move(job), until);
   return transfer;
 }
 
@@ -163,7 +162,7 @@ TransferPtr DevicePath::begin_at_once(const Call& call) {
   if (!is_plain || on_gpus || pages != nullptr || pairs.size() > 1) return nullptr;
   if (s_.pending->any() || (options.briefly && !brief())) return nullptr;
   if (pairs.empty() && !options.notify) return nullptr;
-  VerbsPath::Range range{.opcode = opcode};
+  PeerRail::Range range{.opcode = opcode};
   std::shared_ptr<const Registration> registration;
   if (!pairs.empty()) {
     const Pair& pair = pairs.front();
@@ -180,7 +179,7 @@ TransferPtr DevicePath::begin_at_once(const Call& call) {
   if (registration) transfer->keep(std::move(registration));
   std::optional<Message> message;
   if (options.notify) message = notify_message(*options.notify);
-  const bool posted = s_.rails->path(0)->submit_at_once(transfer, range, message, options.briefly);
+  const bool posted = s_.rails->at(0)->submit_at_once(transfer, range, message, options.briefly);
   return posted ? transfer : nullptr;
 }
 
@@ -207,9 +206,9 @@ TransferPtr DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair>
     }
     if (!submit(shares, striping.rails(), message, opcode, transfer)) continue;
     for (const Stripe& stripe : striping.stripes()) {
-      const auto& path = s_.rails->path(stripe.rail);
-      path->stats().count(opcode, stripe.nbytes);
-      path->wait_for_room(until);
+      const auto& peer_rail = s_.rails->at(stripe.rail);
+      peer_rail->stats().count(opcode, stripe.nbytes);
+      peer_rail->wait_for_room(until);
     }
     return transfer;
   }
@@ -218,7 +217,7 @@ TransferPtr DevicePath::post_striped(ibv_wr_opcode opcode, std::span<const Pair>
 // False if a rail failed since the transfer was planned: nothing was submitted.
 bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Message>& message,
                         ibv_wr_opcode opcode, const TransferPtr& transfer) {
-  PathGroup& group = *s_.rails->group();
+  RailGroup& group = *s_.rails->group();
   const std::lock_guard lock(group.mutex);
   const RailMask serving = group.serving();
   if (serving != 0 && (planned & ~serving) != 0) return false;
@@ -235,13 +234,13 @@ bool DevicePath::submit(Shares& shares, RailMask planned, const std::optional<Me
   for (std::size_t i = 1; i < jobs; ++i) transfer->hold();
   for (Share& share : shares) {
     if (opcode == IBV_WR_RDMA_WRITE && share.rail != behind) share.job.read_back();
-    s_.rails->path(share.rail)->enqueue(std::move(share.job));
+    s_.rails->at(share.rail)->enqueue(std::move(share.job));
   }
   if (apart) {
     Job last(transfer, opcode);
     last.then(*message);
     last.await(group.make_fence(behind));
-    s_.rails->path(behind)->enqueue(std::move(last));
+    s_.rails->at(behind)->enqueue(std::move(last));
   }
   if (jobs == 0) transfer->drop();
   return true;
@@ -258,10 +257,7 @@ void DevicePath::check_word(const RemoteMemory& word) const {
         shape_string(word.layout.shape.span()) + " of " + dtype.name() + " at address " +
         std::to_string(word.layout.address));
   }
-  if (!same_id(word.endpoint, s_.state->identity().id)) {
-    throw std::invalid_argument("this RemoteMemory belongs to endpoint " + to_hex(word.endpoint) +
-                                ", not to peer '" + s_.state->name() + "'");
-  }
+  s_.state->check_its(word);
   if (word.staged()) {
     throw RouteUnavailable("there are no atomics with memory on " + word.device + " of peer '" +
                            s_.state->name() +
@@ -271,28 +267,28 @@ void DevicePath::check_word(const RemoteMemory& word) const {
 
 TransferPtr DevicePath::atomic(ibv_wr_opcode opcode, const RemoteMemory& word,
                                const Operands& operands, const Deadline& until) {
-  VerbsPath& path = s_.rails->atomics_path();
-  check_atomics(path.served_by(), word);
-  const std::uint32_t rkey = word.rkeys[path.rail()];
+  PeerRail& peer_rail = s_.rails->atomics_rail();
+  check_atomics(peer_rail.served_by(), word);
+  const std::uint32_t rkey = word.rkeys[peer_rail.rail()];
   if (rkey == 0) {
     throw RouteUnavailable("atomics with peer '" + s_.state->name() + "' go over " +
-                           path.served_by().name() +
+                           peer_rail.served_by().name() +
                            ", which does not reach this memory: register it again there");
   }
   const Routes::Kind kind = word.device == "cpu" ? Routes::Kind::host : Routes::Kind::gpu;
   auto transfer =
-      std::make_shared<Transfer>(s_.poller, 8, routes_.over(kind, RailMask{1} << path.rail()));
+      std::make_shared<Transfer>(s_.poller, 8, routes_.over(kind, RailMask{1} << peer_rail.rail()));
   transfer->count(Operation::atomic, s_.state->name());
-  path.submit(Job::atomic(transfer, opcode, word.layout.address, rkey, operands.add, operands.swap),
-              until);
+  peer_rail.submit(
+      Job::atomic(transfer, opcode, word.layout.address, rkey, operands.add, operands.swap), until);
   return transfer;
 }
 
 bool DevicePath::has_atomics(const RemoteMemory& remote) const {
-  const VerbsPath& path = s_.rails->atomics_path();
-  if (remote.staged() || remote.rkeys[path.rail()] == 0) return false;
+  const PeerRail& peer_rail = s_.rails->atomics_rail();
+  if (remote.staged() || remote.rkeys[peer_rail.rail()] == 0) return false;
   try {
-    check_atomics(path.served_by(), remote);
+    check_atomics(peer_rail.served_by(), remote);
     return true;
   } catch (const std::exception&) {
     return false;

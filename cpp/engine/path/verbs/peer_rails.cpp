@@ -13,13 +13,13 @@ constexpr Deadline::Seconds kMoment{1e-3};
 
 }  // namespace
 
-void PeerRails::open(PathServices services, const std::function<void(RailIndex)>& on_broken) {
+void PeerRails::open(RailServices services, const std::function<void(RailIndex)>& on_broken) {
   poller_ = services.poller;
-  for (const auto& rail : rails_) {
+  for (const auto& rail : devices_) {
     services.rail = rail;
     const auto repair = [on_broken, index = rail->index()] { on_broken(index); };
     try {
-      paths_.push_back(rail->gone() ? nullptr : VerbsPath::create(services, group_, repair));
+      rails_.push_back(rail->gone() ? nullptr : PeerRail::create(services, group_, repair));
     } catch (...) {
       close([](Effect effect) { return Failure{.message = "it was not made", .effect = effect}; });
       throw;
@@ -27,9 +27,9 @@ void PeerRails::open(PathServices services, const std::function<void(RailIndex)>
   }
 }
 
-void PeerRails::close(const VerbsPath::Reason& reason) {
-  for (const auto& path : paths_) {
-    if (path) path->close(reason);
+void PeerRails::close(const PeerRail::Reason& reason) {
+  for (const auto& peer_rail : rails_) {
+    if (peer_rail) peer_rail->close(reason);
   }
 }
 
@@ -43,36 +43,36 @@ RailMask PeerRails::open_rails() const {
   return group_->open_rails();
 }
 
-PathGroup::Since PeerRails::unsettled(RailIndex rail) const {
+RailGroup::Since PeerRails::unsettled(RailIndex rail) const {
   const std::lock_guard lock(group_->mutex);
   return group_->unsettled(rail);
 }
 
-PathGroup::Since PeerRails::dark() const {
+RailGroup::Since PeerRails::dark() const {
   const std::lock_guard lock(group_->mutex);
   return group_->dark();
 }
 
-// The first that exists; a closed path throws the reason itself.
-VerbsPath& PeerRails::any_path() const {
-  for (const auto& path : paths_) {
-    if (path) return *path;
+// The first that exists; a closed rail throws the reason itself.
+PeerRail& PeerRails::any_rail() const {
+  for (const auto& peer_rail : rails_) {
+    if (peer_rail) return *peer_rail;
   }
   throw VerbsError("no device of this Endpoint is left: make a new Endpoint");
 }
 
-VerbsPath& PeerRails::message_path() const {
-  const auto& path = paths_[group_->message_rail()];
-  return path ? *path : any_path();
+PeerRail& PeerRails::message_rail() const {
+  const auto& peer_rail = rails_[group_->message_rail()];
+  return peer_rail ? *peer_rail : any_rail();
 }
 
-VerbsPath& PeerRails::atomics_path() const {
-  if (count() == 1) return *paths_.front();
-  const auto& first = paths_.front();
+PeerRail& PeerRails::atomics_rail() const {
+  if (count() == 1) return *rails_.front();
+  const auto& first = rails_.front();
   if (first && !first->fruitless() && !first->gone()) return *first;
-  if (global_atomics_) return *paths_[group_->message_rail()];
+  if (global_atomics_) return *rails_[group_->message_rail()];
   throw RouteUnavailable("atomics with peer '" + state_->name() + "' go over " +
-                         rails_.front()->name() +
+                         devices_.front()->name() +
                          " only, which does not work now: those of another adapter are not atomic "
                          "with them; wait until "
                          "it works again (peer.stats()['rails'])");
@@ -93,7 +93,8 @@ RailMask PeerRails::reach(std::span<const Pair> pairs) const {
 }
 
 bool PeerRails::idle() const {
-  return std::ranges::all_of(paths_, [](const auto& path) { return !path || path->idle(); });
+  return std::ranges::all_of(rails_,
+                             [](const auto& peer_rail) { return !peer_rail || peer_rail->idle(); });
 }
 
 PeerRails::Work PeerRails::work() const {
@@ -101,12 +102,12 @@ PeerRails::Work PeerRails::work() const {
   if (group_->calm()) return work;
   const std::lock_guard lock(group_->mutex);
   work.pending = work.pending || !group_->settled();
-  for (const auto& path : paths_) {
-    if (!path) continue;
+  for (const auto& peer_rail : rails_) {
+    if (!peer_rail) continue;
     // One of several rails may be in repair for long; the group tracks that case.
-    const bool may_arrive = count() == 1 && path->in_repair();
-    work.pending = work.pending || may_arrive || path->jobs_pending() > 0;
-    work.unseen = work.unseen || path->may_be_unseen();
+    const bool may_arrive = count() == 1 && peer_rail->in_repair();
+    work.pending = work.pending || may_arrive || peer_rail->jobs_pending() > 0;
+    work.unseen = work.unseen || peer_rail->may_be_unseen();
   }
   if (!work.pending && !work.unseen) group_->note_calm();
   return work;
@@ -121,21 +122,21 @@ bool PeerRails::wait_for_work(const TransferOptions& options) const {
 
 std::vector<PeerRails::Report> PeerRails::reports() const {
   std::vector<Report> reports;
-  for (const auto& rail : rails_) {
-    const auto& path = paths_[rail->index()];
+  for (const auto& rail : devices_) {
+    const auto& peer_rail = rails_[rail->index()];
     reports.push_back({.device = rail->name(),
-                       .trouble = path ? path->trouble() : "its device was gone",
-                       .stats = path ? &path->stats() : nullptr,
-                       .registered_nbytes = path ? path->registered_nbytes() : 0});
+                       .trouble = peer_rail ? peer_rail->trouble() : "its device was gone",
+                       .stats = peer_rail ? &peer_rail->stats() : nullptr,
+                       .registered_nbytes = peer_rail ? peer_rail->registered_nbytes() : 0});
   }
   return reports;
 }
 
 std::vector<Settings> PeerRails::settings() const {
   std::vector<Settings> all;
-  for (const auto& rail : rails_) {
-    const auto& path = paths_[rail->index()];
-    all.push_back(path ? path->settings() : Settings{});
+  for (const auto& rail : devices_) {
+    const auto& peer_rail = rails_[rail->index()];
+    all.push_back(peer_rail ? peer_rail->settings() : Settings{});
     if (all.back().empty())
       all.back().emplace_back("device", rail->name());  // it has no queue pair
   }

@@ -1,4 +1,4 @@
-// Posting on a path: queued jobs, messages behind the data, credits.
+// Posting on a rail: queued jobs, messages behind the data, credits.
 #include <arpa/inet.h>
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "engine/path/call.hpp"
-#include "engine/path/verbs/verbs_path.hpp"
+#include "engine/path/verbs/peer_rail.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -22,7 +22,7 @@ constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
 
 }  // namespace
 
-void VerbsPath::submit(Job&& job, const Deadline& deadline) {
+void PeerRail::submit(Job&& job, const Deadline& deadline) {
   {
     const std::lock_guard lock(group_->mutex);
     enqueue(std::move(job));
@@ -30,8 +30,8 @@ void VerbsPath::submit(Job&& job, const Deadline& deadline) {
   wait_for_room(deadline);
 }
 
-bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
-                               const std::optional<Message>& message, bool briefly) {
+bool PeerRail::submit_at_once(const std::shared_ptr<Transfer>& transfer, const Range& range,
+                              const std::optional<Message>& message, bool briefly) {
   std::unique_lock lock(group_->mutex, std::defer_lock);
   if (briefly && !lock.try_lock()) return false;
   if (!briefly) lock.lock();
@@ -65,52 +65,52 @@ bool VerbsPath::submit_at_once(const std::shared_ptr<Transfer>& transfer, const 
   return true;
 }
 
-void VerbsPath::submit_message(Job&& job, const Deadline& deadline) {
+void PeerRail::submit_message(Job&& job, const Deadline& deadline) {
   submit_message(std::move(job)).wait_for_room(deadline);
 }
 
-VerbsPath& VerbsPath::submit_message(Job&& job) {
+PeerRail& PeerRail::submit_message(Job&& job) {
   const std::lock_guard lock(group_->mutex);
-  VerbsPath& taken = message_path();
+  PeerRail& taken = message_rail();
   taken.put_message(std::move(job));
   return taken;
 }
 
-void VerbsPath::put_message(Job&& job) {
+void PeerRail::put_message(Job&& job) {
   job.await(group_->make_fence(rail()));
   enqueue(std::move(job));
 }
 
 // With the lock held.
-VerbsPath& VerbsPath::message_path() noexcept {
-  VerbsPath* const path = group_->path(group_->message_rail());
-  return path ? *path : *this;
+PeerRail& PeerRail::message_rail() noexcept {
+  PeerRail* const peer_rail = group_->at(group_->message_rail());
+  return peer_rail ? *peer_rail : *this;
 }
 
-bool VerbsPath::has_room() const noexcept {
+bool PeerRail::has_room() const noexcept {
   return jobs_waiting_.load(std::memory_order_relaxed) <= kMaxJobs;
 }
 
-void VerbsPath::wait_for_room(const Deadline& deadline) {
+void PeerRail::wait_for_room(const Deadline& deadline) {
   if (has_room()) return;
   // The job is accepted however this wait ends: the heartbeat detects a peer that takes nothing,
   // and the Transfer reports it to the caller.
   services_.poller->wait([this] { return jobs_waiting_.load() <= kMaxJobs / 2; }, deadline);
 }
 
-void VerbsPath::offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-                      const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline) {
-  VerbsPath* taken = this;
+void PeerRail::offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                     const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline) {
+  PeerRail* taken = this;
   {
     const std::lock_guard lock(group_->mutex);
-    taken = &message_path();
+    taken = &message_rail();
     taken->put_offer(transfer, message, rkeys, std::move(payload));
   }
   taken->wait_for_room(deadline);
 }
 
-void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
-                          const RailKeys& rkeys, SendBuffer payload) {
+void PeerRail::put_offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
+                         const RailKeys& rkeys, SendBuffer payload) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
   const bool staged =
       payload.payload().size() >= sizeof(std::uint64_t);  // its key, before the seal
@@ -131,7 +131,7 @@ void VerbsPath::put_offer(const std::shared_ptr<Transfer>& transfer, const Messa
 }
 
 // With the lock held, like everything below.
-void VerbsPath::enqueue(Job&& job) {
+void PeerRail::enqueue(Job&& job) {
   if (state_ == State::closed) close_reason_(Effect::nothing).raise();
   group_->stir();
   job.set_number(++last_job_);
@@ -144,7 +144,7 @@ void VerbsPath::enqueue(Job&& job) {
   jobs_waiting_.store(jobs_.size());
 }
 
-void VerbsPath::advance_jobs() {
+void PeerRail::advance_jobs() {
   return_credits();
   if (jobs_.empty()) return;
   while (may_post() && !jobs_.empty() && advance(jobs_.front())) {
@@ -156,17 +156,17 @@ void VerbsPath::advance_jobs() {
 }
 
 // All of the job is posted.
-void VerbsPath::finish(Job& job) {
+void PeerRail::finish(Job& job) {
   if (!send_queue_.end_job(job.number())) jobs_done_ = job.number();
   job.transfer()->drop();
 }
 
-void VerbsPath::advance_waiting() {
+void PeerRail::advance_waiting() {
   if (state_ == State::up && !jobs_.empty()) advance_jobs();
 }
 
 // Posts as much of the job as fits. True if all of it is posted.
-bool VerbsPath::advance(Job& job) {
+bool PeerRail::advance(Job& job) {
   while (!job.data_done() || !job.message_done()) {
     if (send_queue_.room() <= kReserve || !send_queue_.make_room()) return false;
     WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
@@ -186,13 +186,13 @@ bool VerbsPath::advance(Job& job) {
   return true;
 }
 
-bool VerbsPath::message_allowed(const Job& job) const noexcept {
+bool PeerRail::message_allowed(const Job& job) const noexcept {
   if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
   return peer_takes_message();
 }
 
-void VerbsPath::add_message(WorkChain& chain, Message message, SendBuffer payload,
-                            PostedChain& posted) {
+void PeerRail::add_message(WorkChain& chain, Message message, SendBuffer payload,
+                           PostedChain& posted) {
   message.taken = static_cast<std::uint16_t>(messages_taken_);
   messages_reported_ = messages_taken_;
   tell_soon_ = tell_soon_ && messages_held_ > 0;
@@ -223,7 +223,7 @@ void VerbsPath::add_message(WorkChain& chain, Message message, SendBuffer payloa
   chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, entries_.lkey());
 }
 
-void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
+void PeerRail::post(WorkChain& chain, PostedChain&& posted) {
   const std::uint64_t ticket = send_queue_.next_ticket();
   for (ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
     request->wr_id = ticket;
@@ -241,7 +241,7 @@ void VerbsPath::post(WorkChain& chain, PostedChain&& posted) {
   }
 }
 
-void VerbsPath::return_credits() {
+void PeerRail::return_credits() {
   // Every message we send carries the credits; this is for when we send none.
   const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
   if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
@@ -258,7 +258,7 @@ void VerbsPath::return_credits() {
 
 // A fresh queue pair connects even over a cut wire: the rail works again once a write of no bytes
 // has completed.
-void VerbsPath::post_probe() {
+void PeerRail::post_probe() {
   WorkChain chain(1, 1);
   chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
   post(chain, PostedChain{.transfer = {}, .probe = true});

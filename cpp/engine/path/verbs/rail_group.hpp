@@ -1,4 +1,4 @@
-// What the paths of one Peer share, one path per rail: the lock, the messages that wait for their
+// What the rails of one Peer share: the lock, the messages that wait for their
 // recv, and the order between different rails.
 //
 // A queue pair keeps the order of its own requests; two queue pairs are not ordered with each
@@ -30,14 +30,14 @@
 namespace zerohop::engine {
 
 class StagedMessages;
-class VerbsPath;
+class PeerRail;
 
-class PathGroup {
+class RailGroup {
  public:
   using Clock = std::chrono::steady_clock;
   using Since = std::optional<Clock::time_point>;  // start of the state; null: not in it
 
-  explicit PathGroup(std::string name) : peer_name(std::move(name)) {}
+  explicit RailGroup(std::string name) : peer_name(std::move(name)) {}
 
   // Rails known to work. May change at any time unless the lock is held.
   RailMask serving() const noexcept { return serving_.load(std::memory_order_acquire); }
@@ -55,7 +55,7 @@ class PathGroup {
     eager_limit_.store(nbytes, std::memory_order_relaxed);
   }
 
-  // The rail of messages. It changes only if it fails, so messages stay in order. Its path is not
+  // The rail of messages. It changes only if it fails, so messages stay in order. It is not
   // closed as long as any is open.
   RailIndex message_rail() const noexcept { return message_rail_.load(std::memory_order_relaxed); }
 
@@ -66,10 +66,10 @@ class PathGroup {
   // --- with the lock held ---
   void note_calm() noexcept { calm_.store(true, std::memory_order_release); }
   void stir() noexcept { calm_.store(false, std::memory_order_relaxed); }  // at every change
-  void add(RailIndex rail, VerbsPath* path);
+  void add(RailIndex rail, PeerRail* peer_rail);
   void remove(RailIndex rail) noexcept;
-  VerbsPath* path(RailIndex rail) const noexcept {
-    return rail < paths_.size() ? paths_[rail] : nullptr;
+  PeerRail* at(RailIndex rail) const noexcept {
+    return rail < members_.size() ? members_[rail] : nullptr;
   }
   // Whether no failed request can still arrive.
   bool settled() const noexcept { return unsettled_ == 0; }
@@ -77,7 +77,7 @@ class PathGroup {
   void unsettle(RailIndex rail) noexcept;
   Since dark() const noexcept { return dark_; }  // no rail works any more
   void settle(RailIndex rail);
-  RailMask open_rails() const noexcept;  // those whose paths are not closed
+  RailMask open_rails() const noexcept;  // those that are not closed
   // What a message on that rail must wait for; null: the others have nothing under way.
   std::unique_ptr<const Fence> make_fence(RailIndex rail) const;
   bool passed(const Fence& fence) const noexcept;
@@ -88,8 +88,8 @@ class PathGroup {
   void release_credits();
 
   const std::string peer_name;
-  std::weak_ptr<StagedMessages> staged;   // of the Peer; set before any path exists
-  mutable Mutex<Rank::path_group> mutex;  // taken after the poller's, before a Transfer's
+  std::weak_ptr<StagedMessages> staged;   // of the Peer; set before any rail exists
+  mutable Mutex<Rank::rail_group> mutex;  // taken after the poller's, before a Transfer's
   Matcher matcher;
 
  private:
@@ -101,7 +101,7 @@ class PathGroup {
   RailMask unsettled_ = 0;  // rails whose old queue pair may still exist at the peer
   std::array<Clock::time_point, kMaxRails> unsettled_since_{};  // since when
   Since dark_;
-  std::vector<VerbsPath*> paths_;  // by rail; null: none
+  std::vector<PeerRail*> members_;  // null: none
 };
 
 }  // namespace zerohop::engine

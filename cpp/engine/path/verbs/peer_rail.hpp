@@ -1,5 +1,5 @@
-// The way to a peer over a queue pair of one rail: everything that is posted to it and everything
-// it completes.
+// The queue pair with a peer on one rail: everything that is posted to it and everything it
+// completes.
 //
 // Jobs are posted in the order they come. What the queue has no room for waits in line, and goes
 // out as completions make room. Small messages (notifications, send and recv) travel in order
@@ -27,25 +27,25 @@
 #include "engine/path/verbs/entry_memory.hpp"
 #include "engine/path/verbs/job.hpp"
 #include "engine/path/verbs/matcher.hpp"
-#include "engine/path/verbs/path_group.hpp"
+#include "engine/path/verbs/rail_group.hpp"
 #include "engine/path/verbs/receive_pool.hpp"
 #include "engine/path/verbs/send_queue.hpp"
 #include "engine/path/verbs/staged_messages.hpp"
 #include "engine/settings.hpp"
-#include "engine/stats/path_stats.hpp"
+#include "engine/stats/rail_stats.hpp"
 #include "rdma/queue_pair.hpp"
 
 namespace zerohop::engine {
 
 // What one end must know of the other; crosses the wire in Hello and Requeue.
-struct PathTerms {
+struct RailTerms {
   rdma::QueuePairAddress queue_pair;
   std::uint32_t receive_slots = 0;
   std::uint32_t slot_nbytes = 0;
 };
 
-// What a path has from its Endpoint: identical for all rails, except `rail`.
-struct PathServices {
+// What a rail has from its Endpoint: identical for all rails, except `rail`.
+struct RailServices {
   std::shared_ptr<Rail> rail;
   std::shared_ptr<Poller> poller;
   std::shared_ptr<Board> board;
@@ -54,17 +54,17 @@ struct PathServices {
   ReceivePools receives{};
 };
 
-class VerbsPath final : public CompletionSink, public std::enable_shared_from_this<VerbsPath> {
+class PeerRail final : public CompletionSink, public std::enable_shared_from_this<PeerRail> {
  public:
   // needs_renewal is called, from whatever thread polls, when the queue pair is in error and every
   // posted work request has been given back: renew() may follow. It must only schedule it.
-  static std::shared_ptr<VerbsPath> create(PathServices services, std::shared_ptr<PathGroup> group,
-                                           std::function<void()> needs_renewal);
-  ~VerbsPath() override;
+  static std::shared_ptr<PeerRail> create(RailServices services, std::shared_ptr<RailGroup> group,
+                                          std::function<void()> needs_renewal);
+  ~PeerRail() override;
 
-  PathTerms terms() const;  // of this end
+  RailTerms terms() const;  // of this end
   // Throws ProtocolError for terms that no correct peer offers, VerbsError when the device refuses.
-  void connect(const PathTerms& remote);
+  void connect(const RailTerms& remote);
 
   // Puts the queue pair in error, as if the device had: needs_renewal follows.
   void to_error(const std::string& cause);
@@ -110,7 +110,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // As submit(), of a job that is only a message: it takes the rail of messages, and follows what
   // the others move.
   void submit_message(Job&& job, const Deadline& deadline);
-  VerbsPath& submit_message(Job&& job);  // without a wait. Returns the path that took it
+  PeerRail& submit_message(Job&& job);  // without a wait. Returns the rail that took it
   // Offers memory with those keys to the peer's recv: `transfer` is done when the peer has read it.
   void offer(const std::shared_ptr<Transfer>& transfer, const Message& message,
              const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline);
@@ -134,7 +134,7 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   bool gone() const noexcept { return services_.rail->gone(); }  // its device was removed
   RailIndex rail() const noexcept { return services_.rail->index(); }
   const Rail& served_by() const noexcept { return *services_.rail; }
-  PathStats& stats() noexcept { return stats_; }
+  RailStats& stats() noexcept { return stats_; }
   std::uint64_t registered_nbytes() const;  // for itself; 0 once closed
   const std::shared_ptr<Poller>& poller() const noexcept { return services_.poller; }
 
@@ -173,14 +173,14 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
   // other.
   static constexpr std::uint32_t kReserve = 2;
 
-  VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
-            std::function<void()> needs_renewal);
+  PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
+           std::function<void()> needs_renewal);
   std::unique_ptr<rdma::QueuePair> make_queue_pair();
   void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair);
   int completions() const noexcept;
   void take_limits();
 
-  VerbsPath& message_path() noexcept;
+  PeerRail& message_rail() noexcept;
   bool may_post() const noexcept { return state_ == State::up && group_->settled(); }
   void advance_jobs();
   bool advance(Job& job);
@@ -221,18 +221,18 @@ class VerbsPath final : public CompletionSink, public std::enable_shared_from_th
     return {rail(), epoch_, message, {payload.begin(), payload.end()}};
   }
 
-  const PathServices services_;
+  const RailServices services_;
   const std::shared_ptr<ReceivePool> receives_;
-  const std::shared_ptr<PathGroup> group_;  // its lock guards all below the statistics
+  const std::shared_ptr<RailGroup> group_;  // its lock guards all below the statistics
   const std::function<void()> needs_renewal_;
-  PathStats stats_;
+  RailStats stats_;
 
   std::unique_ptr<rdma::QueuePair> queue_pair_;
   EntryMemory entries_;
   LocalEnd local_;  // of that one
   State state_ = State::unconnected;
   Reason close_reason_;
-  PathTerms remote_;
+  RailTerms remote_;
   JobLimits limits_;
   std::uint32_t mtu_nbytes_ = 0;  // of a packet, as both ends agreed
   SendQueue send_queue_;

@@ -1,4 +1,4 @@
-// Incoming messages of a path: notifications, and the two-sided send and recv.
+// Incoming messages of a rail: notifications, and the two-sided send and recv.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "engine/path/verbs/verbs_path.hpp"
+#include "engine/path/verbs/peer_rail.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -43,7 +43,7 @@ Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
 
 }  // namespace
 
-void VerbsPath::on_receive(const ibv_wc& completion) {
+void PeerRail::on_receive(const ibv_wc& completion) {
   if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
     const std::uint32_t more = ::ntohl(completion.imm_data) - messages_taken_by_peer_;
     // Each uses a buffer that all Peers share. Only a probe gives none: once per queue pair.
@@ -55,14 +55,14 @@ void VerbsPath::on_receive(const ibv_wc& completion) {
 }
 
 // The peer has taken `more` messages since its last report.
-void VerbsPath::on_credits(std::uint32_t more) {
+void PeerRail::on_credits(std::uint32_t more) {
   if (more > messages_sent_ - messages_taken_by_peer_)
     refuse_message("it acknowledges more messages than were sent");
   messages_taken_by_peer_ += more;
   if (asked_ && static_cast<std::int32_t>(messages_taken_by_peer_ - *asked_) >= 0) asked_.reset();
 }
 
-void VerbsPath::on_message(std::span<const std::byte> bytes) {
+void PeerRail::on_message(std::span<const std::byte> bytes) {
   // All peers share the buffers: a peer that exceeds its credits would take them from others.
   if (messages_taken_ + messages_held_ - messages_reported_ >= services_.messages.slots)
     refuse_message("it exceeds its credits");
@@ -77,7 +77,7 @@ void VerbsPath::on_message(std::span<const std::byte> bytes) {
   }
 }
 
-void VerbsPath::handle(const Message& message, std::span<const std::byte> payload) {
+void PeerRail::handle(const Message& message, std::span<const std::byte> payload) {
   switch (message.kind) {
     case MessageKind::notify_and_tell: tell_soon_ = true; [[fallthrough]];
     case MessageKind::notify:
@@ -106,7 +106,7 @@ void VerbsPath::handle(const Message& message, std::span<const std::byte> payloa
 }
 
 // Without its seal it is an ordinary message.
-void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
+void PeerRail::on_sealed(Message message, std::span<const std::byte> payload) {
   Seal seal = 0;
   if (payload.size() < sizeof seal) refuse_message("its checksum is missing");
   const auto rest = payload.first(payload.size() - sizeof seal);
@@ -121,9 +121,9 @@ void VerbsPath::on_sealed(Message message, std::span<const std::byte> payload) {
 
 // Whether to ignore a request that expects an answer: it arrived on a queue pair in error. The peer
 // gives up on it, and the answer would go to the next queue pair, which does not know the request.
-bool VerbsPath::is_void() const noexcept { return state_ == State::broken; }
+bool PeerRail::is_void() const noexcept { return state_ == State::broken; }
 
-void VerbsPath::on_data_message(Arrived&& arrived) {
+void PeerRail::on_data_message(Arrived&& arrived) {
   if (arrived.message.kind == MessageKind::offer && is_void()) return;
   while (auto receive = group_->matcher.find_receive(arrived.message.tag)) {
     if (const auto refusal = refuse_receive(receive->into, arrived.message.nbytes)) {
@@ -138,8 +138,8 @@ void VerbsPath::on_data_message(Arrived&& arrived) {
 }
 
 // If it throws, the recv has failed with the same error: the matcher no longer knows it.
-void VerbsPath::deliver(PostedReceive& receive, const Message& message,
-                        std::span<const std::byte> payload) try {
+void PeerRail::deliver(PostedReceive& receive, const Message& message,
+                       std::span<const std::byte> payload) try {
   receive.transfer->set_result(message.nbytes);
   stats_.bytes_in.fetch_add(message.nbytes, std::memory_order_relaxed);
   const Layout into = receive_part(receive.into, message.nbytes);
@@ -167,7 +167,7 @@ void VerbsPath::deliver(PostedReceive& receive, const Message& message,
   throw;
 }
 
-void VerbsPath::receive(PostedReceive receive) {
+void PeerRail::receive(PostedReceive receive) {
   const std::lock_guard lock(group_->mutex);
   // A message that arrived before the connection ended is still received.
   auto arrived = group_->matcher.find_arrived(receive.tag);
@@ -177,20 +177,20 @@ void VerbsPath::receive(PostedReceive receive) {
     group_->matcher.put_back(std::move(*arrived));
     throw std::invalid_argument(*refusal);
   }
-  VerbsPath* const came_by = group_->path(arrived->rail);
+  PeerRail* const came_by = group_->at(arrived->rail);
   if (receive.seal) *receive.seal = arrived->seal;
   (came_by ? came_by : this)->deliver(receive, arrived->message, arrived->payload);
   group_->release_credits();
 }
 
-void VerbsPath::release_credits() {
+void PeerRail::release_credits() {
   if (state_ != State::up || messages_held_ == 0) return;
   if (group_->matcher.waiting_nbytes() > kMaxWaiting) return;
   messages_taken_ += std::exchange(messages_held_, 0);
   return_credits();
 }
 
-void VerbsPath::on_taken(const Message& message) {
+void PeerRail::on_taken(const Message& message) {
   const auto found = offers_.find(message.id);
   if (found == offers_.end()) refuse_message("it acknowledges an offer that was never made");
   const std::shared_ptr<Transfer> transfer = std::move(found->second.transfer);
@@ -199,7 +199,7 @@ void VerbsPath::on_taken(const Message& message) {
   transfer->drop();
 }
 
-void VerbsPath::on_request(const Message& message, std::span<const std::byte> payload) {
+void PeerRail::on_request(const Message& message, std::span<const std::byte> payload) {
   const auto staged = group_->staged.lock();
   if (staged && !is_void()) staged->serve(staged_message(message, payload));
 }

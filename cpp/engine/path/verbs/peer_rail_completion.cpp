@@ -1,4 +1,4 @@
-// Completions of a path: chains, messages, errors. All of it runs in whichever thread polls, with
+// Completions of a rail: chains, messages, errors. All of it runs in whichever thread polls, with
 // the mutex of the group held.
 #include <algorithm>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/report.hpp"
-#include "engine/path/verbs/verbs_path.hpp"
+#include "engine/path/verbs/peer_rail.hpp"
 #include "softhca/device_faults.hpp"
 
 namespace zerohop::engine {
@@ -83,12 +83,12 @@ Failure verbs_failure(const std::string& message, int code, Effect effect) {
 
 }  // namespace
 
-void VerbsPath::on_completion(const ibv_wc& completion) noexcept {
+void PeerRail::on_completion(const ibv_wc& completion) noexcept {
   take(completion);
   if (ReceivePool::is_receive(completion)) receives_->post(completion.wr_id);
 }
 
-void VerbsPath::take(const ibv_wc& completion) noexcept {
+void PeerRail::take(const ibv_wc& completion) noexcept {
   const std::lock_guard lock(group_->mutex);
   if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
   try {
@@ -107,7 +107,7 @@ void VerbsPath::take(const ibv_wc& completion) noexcept {
   report_if_drained();
 }
 
-void VerbsPath::retire(std::uint64_t last_ticket) {
+void PeerRail::retire(std::uint64_t last_ticket) {
   PostedChain chain;
   std::uint64_t ticket = 0;
   while (send_queue_.pop_until(last_ticket, chain, ticket)) {
@@ -120,7 +120,7 @@ void VerbsPath::retire(std::uint64_t last_ticket) {
   }
 }
 
-void VerbsPath::on_error(const ibv_wc& completion) {
+void PeerRail::on_error(const ibv_wc& completion) {
   const bool is_receive = ReceivePool::is_receive(completion);
   if (state_ == State::up) {
     const std::string cause = cause_of(completion, *services_.rail);
@@ -132,9 +132,8 @@ void VerbsPath::on_error(const ibv_wc& completion) {
 }
 
 // The queue pair is in error, or is put there: posted requests come back flushed, queued jobs fail
-// here. renew() makes the path usable again.
-void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
-                           bool peer_may_be_gone) {
+// here. renew() makes the rail usable again.
+void PeerRail::break_down(const std::string& cause, bool flushed_untouched, bool peer_may_be_gone) {
   if (state_ != State::up) return;
   state_ = State::broken;
   ++epoch_;
@@ -154,7 +153,7 @@ void VerbsPath::break_down(const std::string& cause, bool flushed_untouched,
   cut_off_jobs();
 }
 
-void VerbsPath::on_post_refused(int error) {
+void PeerRail::on_post_refused(int error) {
   // Whether the chain was posted is unknown: destroying the queue pair decides it.
   const std::string cause = errno_message("posting was refused", error);
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
@@ -162,7 +161,7 @@ void VerbsPath::on_post_refused(int error) {
   report_if_drained();  // no completion may follow
 }
 
-void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
+void PeerRail::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
   const bool flushed = status == IBV_WC_WR_FLUSH_ERR;
   PostedChain chain;
   std::uint64_t ticket = 0;
@@ -183,7 +182,7 @@ void VerbsPath::fail_chains(std::uint64_t last_ticket, ibv_wc_status status) {
 }
 
 // Drops the hold of a transfer that will not be executed, now or once the reason is known.
-void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
+void PeerRail::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect, int code) {
   if (transfer->striped() && effect == Effect::nothing) effect = Effect::some;
   if (transfer->placed()) effect = Effect::all;
   if (state_ == State::closed) {
@@ -202,7 +201,7 @@ void VerbsPath::cut_off(const std::shared_ptr<Transfer>& transfer, Effect effect
   transfer->drop();
 }
 
-void VerbsPath::cut_off_jobs() {
+void PeerRail::cut_off_jobs() {
   std::list<Job> jobs = std::exchange(jobs_, {});
   jobs_waiting_.store(0);
   for (Job& job : jobs) {
@@ -213,7 +212,7 @@ void VerbsPath::cut_off_jobs() {
   services_.poller->wake();
 }
 
-void VerbsPath::drop_offer(const Offer& offer) {
+void PeerRail::drop_offer(const Offer& offer) {
   if (state_ != State::closed && peer_may_be_gone_) return undecided_offers_.push_back(offer);
   if (state_ == State::closed && offer.is_send) {
     Failure failure = close_reason_(Effect::all);
@@ -225,7 +224,7 @@ void VerbsPath::drop_offer(const Offer& offer) {
 }
 
 // The peer answered with a fresh queue pair, so only the old one failed, not the peer.
-void VerbsPath::decide() {
+void PeerRail::decide() {
   peer_may_be_gone_ = false;
   for (const Offer& offer : std::exchange(undecided_offers_, {})) drop_offer(offer);
   for (const Undecided& cut : std::exchange(undecided_, {})) {
@@ -233,7 +232,7 @@ void VerbsPath::decide() {
   }
 }
 
-void VerbsPath::report_if_drained() {
+void PeerRail::report_if_drained() {
   if (state_ != State::broken || !send_queue_.empty() || break_reported_) return;
   break_reported_ = true;
   count_as_done(last_broken_job_);
@@ -241,7 +240,7 @@ void VerbsPath::report_if_drained() {
 }
 
 // All jobs up to that one have failed; fails the messages that had to follow them.
-void VerbsPath::count_as_done(std::uint64_t upto) {
+void PeerRail::count_as_done(std::uint64_t upto) {
   const std::uint64_t before = jobs_done_;
   if (before >= upto) return;
   jobs_done_ = upto;
@@ -249,12 +248,12 @@ void VerbsPath::count_as_done(std::uint64_t upto) {
 }
 
 // Fails the queued messages here that had to follow jobs (before, upto] of another rail.
-void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::uint64_t upto) {
+void PeerRail::fail_followers_of(RailIndex other, std::uint64_t before, std::uint64_t upto) {
   const auto follows = [&](const Job& job) {
     return job.fence() != nullptr && (*job.fence())[other] > before &&
            (*job.fence())[other] <= upto;
   };
-  VerbsPath& failed = *group_->path(other);
+  PeerRail& failed = *group_->at(other);
   std::erase_if(jobs_, [&](Job& job) {
     if (!follows(job)) return false;
     failed.cut_off(job.transfer(), effect_of_cutting(job), IBV_WC_WR_FLUSH_ERR);
@@ -263,7 +262,7 @@ void VerbsPath::fail_followers_of(RailIndex other, std::uint64_t before, std::ui
   jobs_waiting_.store(jobs_.size());
 }
 
-bool VerbsPath::close(Reason reason) {
+bool PeerRail::close(Reason reason) {
   services_.poller->flush();  // so that received data is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
   {
@@ -276,7 +275,7 @@ bool VerbsPath::close(Reason reason) {
     group_->set_serving(rail(), false);
     fruitless_.store(true, std::memory_order_relaxed);
   }
-  // From here on the device accesses no memory of this path.
+  // From here on the device accesses no memory of this rail.
   if (queue_pair) end_queue_pair(std::move(queue_pair));
   entries_.deregister();
 

@@ -8,7 +8,7 @@
 
 namespace zerohop::engine {
 
-struct PathStats {
+struct RailStats {
   std::atomic<std::uint64_t> work_requests{0};  // posted
   std::atomic<std::uint64_t> doorbells{0};      // chains posted
   std::atomic<std::uint64_t> bytes_out{0};      // of writes and sends posted

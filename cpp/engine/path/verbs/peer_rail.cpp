@@ -1,6 +1,6 @@
-// Set-up, repair and the state of a path. Posting is in verbs_path_posting.cpp, completion in
-// verbs_path_completion.cpp.
-#include "engine/path/verbs/verbs_path.hpp"
+// Set-up, repair and the state of a rail. Posting is in peer_rail_posting.cpp, completion in
+// peer_rail_completion.cpp.
+#include "engine/path/verbs/peer_rail.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -12,7 +12,7 @@
 namespace zerohop::engine {
 namespace {
 
-PathServices with_reserve(PathServices services, std::uint32_t reserve) {
+RailServices with_reserve(RailServices services, std::uint32_t reserve) {
   services.options.send_depth += reserve;
   return services;
 }
@@ -25,20 +25,19 @@ LocalEnd ask_local_end(const rdma::QueuePair& queue_pair) {
 
 }  // namespace
 
-std::shared_ptr<VerbsPath> VerbsPath::create(PathServices services,
-                                             std::shared_ptr<PathGroup> group,
-                                             std::function<void()> needs_renewal) {
-  std::shared_ptr<VerbsPath> path(
-      new VerbsPath(std::move(services), std::move(group), std::move(needs_renewal)));
-  path->services_.poller->attach(path->rail(), path->queue_pair_->number(), path,
-                                 path->completions());
-  const std::lock_guard lock(path->group_->mutex);
-  path->group_->add(path->rail(), path.get());
-  return path;
+std::shared_ptr<PeerRail> PeerRail::create(RailServices services, std::shared_ptr<RailGroup> group,
+                                           std::function<void()> needs_renewal) {
+  std::shared_ptr<PeerRail> peer_rail(
+      new PeerRail(std::move(services), std::move(group), std::move(needs_renewal)));
+  peer_rail->services_.poller->attach(peer_rail->rail(), peer_rail->queue_pair_->number(),
+                                      peer_rail, peer_rail->completions());
+  const std::lock_guard lock(peer_rail->group_->mutex);
+  peer_rail->group_->add(peer_rail->rail(), peer_rail.get());
+  return peer_rail;
 }
 
-VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
-                     std::function<void()> needs_renewal)
+PeerRail::PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
+                   std::function<void()> needs_renewal)
     : services_(with_reserve(std::move(services), kReserve)),
       receives_(ReceivePool::join(services_.receives[services_.rail->index()])),
       group_(std::move(group)),
@@ -55,31 +54,31 @@ VerbsPath::VerbsPath(PathServices services, std::shared_ptr<PathGroup> group,
 }
 
 // The limits that the device granted to the queue pair.
-void VerbsPath::take_limits() {
+void PeerRail::take_limits() {
   limits_.max_sge = queue_pair_->options().send_sge;
   limits_.inline_bytes = queue_pair_->options().inline_bytes;
 }
 
-VerbsPath::~VerbsPath() {
+PeerRail::~PeerRail() {
   const std::lock_guard lock(group_->mutex);
   group_->remove(rail());
 }
 
-int VerbsPath::completions() const noexcept {
+int PeerRail::completions() const noexcept {
   return static_cast<int>(services_.options.send_depth);
 }
 
-std::shared_ptr<DirectQueuePair> VerbsPath::make_direct_queue_pair() const {
+std::shared_ptr<DirectQueuePair> PeerRail::make_direct_queue_pair() const {
   return std::make_shared<DirectQueuePair>(*services_.rail, services_.options);
 }
 
-std::shared_ptr<DirectTarget> VerbsPath::make_direct_target(
+std::shared_ptr<DirectTarget> PeerRail::make_direct_target(
     const rdma::QueuePairAddress& source) const {
   return std::make_shared<DirectTarget>(*services_.rail, services_.options, services_.board,
                                         source);
 }
 
-std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
+std::unique_ptr<rdma::QueuePair> PeerRail::make_queue_pair() {
   const auto queue = services_.poller->queue(rail());
   auto queue_pair = rdma::QueuePair::create(services_.rail->domain(), queue, queue,
                                             services_.options, receives_->queue());
@@ -88,7 +87,7 @@ std::unique_ptr<rdma::QueuePair> VerbsPath::make_queue_pair() {
 }
 
 // The error state returns the buffer of a message that is being received.
-void VerbsPath::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
+void PeerRail::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
   try {
     queue_pair->to_error();
   } catch (const VerbsError& error) {
@@ -98,15 +97,15 @@ void VerbsPath::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
   services_.poller->detach(rail(), queue_pair->number(), completions());
 }
 
-PathTerms VerbsPath::terms() const {
+RailTerms PeerRail::terms() const {
   const std::lock_guard lock(group_->mutex);
-  // A closed path has none: the peer needs no number of it.
+  // A closed rail has none: the peer needs no number of it.
   return {.queue_pair = queue_pair_ ? local_.address : rdma::QueuePairAddress{},
           .receive_slots = services_.messages.slots,
           .slot_nbytes = services_.messages.slot_nbytes()};
 }
 
-void VerbsPath::connect(const PathTerms& remote) {
+void PeerRail::connect(const RailTerms& remote) {
   constexpr std::uint32_t kLeast = sizeof(Message) + MessageWindow::kLeastBytes;
   if (remote.receive_slots == 0 || remote.receive_slots > MessageWindow::kMostSlots ||
       remote.slot_nbytes < kLeast) {
@@ -141,15 +140,15 @@ void VerbsPath::connect(const PathTerms& remote) {
   advance_jobs();
 }
 
-void VerbsPath::serve() {
+void PeerRail::serve() {
   group_->set_serving(rail(), true);
   served_ = true;
   fruitless_.store(false, std::memory_order_relaxed);
   services_.poller->wake();
 }
 
-void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
-  PathTerms terms;
+void PeerRail::reconnect(const rdma::QueuePairAddress& remote) {
+  RailTerms terms;
   {
     const std::lock_guard lock(group_->mutex);
     terms = remote_;
@@ -158,12 +157,12 @@ void VerbsPath::reconnect(const rdma::QueuePairAddress& remote) {
   connect(terms);
 }
 
-void VerbsPath::to_error(const std::string& cause) {
+void PeerRail::to_error(const std::string& cause) {
   const std::lock_guard lock(group_->mutex);
   put_in_error(cause);
 }
 
-void VerbsPath::on_last_receive() {
+void PeerRail::on_last_receive() {
   services_.poller->flush();  // completions give a better reason
   const std::lock_guard lock(group_->mutex);
   break_down("the device put its queue pair in error", /*flushed_untouched=*/false,
@@ -171,12 +170,12 @@ void VerbsPath::on_last_receive() {
   report_if_drained();
 }
 
-void VerbsPath::put_in_error(const std::string& cause) {
+void PeerRail::put_in_error(const std::string& cause) {
   break_down(cause, /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   report_if_drained();
 }
 
-void VerbsPath::fail(const std::string& cause) {
+void PeerRail::fail(const std::string& cause) {
   const std::lock_guard lock(group_->mutex);
   if (state_ == State::closed) return;
   decide();  // nothing more will be known about what was cut off
@@ -190,27 +189,27 @@ void VerbsPath::fail(const std::string& cause) {
   count_as_done(last_broken_job_);
 }
 
-bool VerbsPath::drained() const {
+bool PeerRail::drained() const {
   const std::lock_guard lock(group_->mutex);
   return state_ == State::broken && break_reported_;
 }
 
-bool VerbsPath::unconnected() const {
+bool PeerRail::unconnected() const {
   const std::lock_guard lock(group_->mutex);
   return state_ == State::unconnected;
 }
 
-void VerbsPath::settle() {
+void PeerRail::settle() {
   const std::lock_guard lock(group_->mutex);
   group_->settle(rail());
 }
 
-void VerbsPath::decide_alive() {
+void PeerRail::decide_alive() {
   const std::lock_guard lock(group_->mutex);
   if (state_ != State::closed) decide();
 }
 
-std::string VerbsPath::trouble() const {
+std::string PeerRail::trouble() const {
   const std::lock_guard lock(group_->mutex);
   if (state_ == State::closed) return close_reason_(Effect::nothing).message;
   if (((group_->serving() >> rail()) & 1) != 0) return "";
@@ -218,8 +217,8 @@ std::string VerbsPath::trouble() const {
   return break_cause_ + (state_ == State::up ? "; its repair is being tested" : "");
 }
 
-// Call it without the lock: a driver may take long. The path may be closed meanwhile.
-void VerbsPath::renew() {
+// Call it without the lock: a driver may take long. The rail may be closed meanwhile.
+void PeerRail::renew() {
   services_.poller->flush();  // deliver what the old queue pair received before it is destroyed
   {
     const std::lock_guard lock(group_->mutex);
@@ -257,22 +256,22 @@ void VerbsPath::renew() {
   if (old) end_queue_pair(std::move(old));
 }
 
-bool VerbsPath::idle() const {
+bool PeerRail::idle() const {
   const std::lock_guard lock(group_->mutex);
   return send_queue_.empty() && jobs_.empty();
 }
 
-std::uint32_t VerbsPath::queue_pair_number() const {
+std::uint32_t PeerRail::queue_pair_number() const {
   const std::lock_guard lock(group_->mutex);
   return queue_pair_ ? queue_pair_->number() : 0;
 }
 
-std::uint64_t VerbsPath::registered_nbytes() const {
+std::uint64_t PeerRail::registered_nbytes() const {
   const std::lock_guard lock(group_->mutex);
   return queue_pair_ ? entries_.nbytes() : 0;
 }
 
-Settings VerbsPath::settings() const {
+Settings PeerRail::settings() const {
   const std::lock_guard lock(group_->mutex);
   if (!queue_pair_) return {};  // closed
   Settings all =

@@ -13,7 +13,7 @@
 
 #include "couple.hpp"
 #include "engine/core/device_choice.hpp"
-#include "engine/path/verbs/verbs_path.hpp"
+#include "engine/path/verbs/peer_rail.hpp"
 #include "forger.hpp"
 
 namespace zerohop::testing {
@@ -35,8 +35,8 @@ TEST_CASE("a dialogue needs no writes for its credits: the messages bring them")
     couple.to_left->notify({2, round});
     REQUIRE(couple.left.wait_notify(2, 1, true, soon()).second == round);
   }
-  CHECK(couple.to_right->rails().path(0)->stats().work_requests.load() == kRounds);
-  CHECK(couple.to_left->rails().path(0)->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_right->rails().at(0)->stats().work_requests.load() == kRounds);
+  CHECK(couple.to_left->rails().at(0)->stats().work_requests.load() == kRounds);
 }
 
 TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
@@ -46,9 +46,9 @@ TEST_CASE("a long one-way stream gets its credits from writes, few of them") {
   finish(couple.to_right->notify({2, kCount}));
   // Acknowledged when it is in the receiver's memory, counted when the receiver polls.
   REQUIRE(couple.right.wait_notify(2, 1, true, soon()).second == kCount);
-  CHECK(couple.to_left->rails().path(0)->stats().notifications_in.load() == kCount);
-  CHECK(couple.to_right->rails().path(0)->stats().work_requests.load() == kCount);
-  const std::uint64_t credits = couple.to_left->rails().path(0)->stats().work_requests.load();
+  CHECK(couple.to_left->rails().at(0)->stats().notifications_in.load() == kCount);
+  CHECK(couple.to_right->rails().at(0)->stats().work_requests.load() == kCount);
+  const std::uint64_t credits = couple.to_left->rails().at(0)->stats().work_requests.load();
   const MessageWindow window;
   CHECK(credits >= kCount / window.slots);
   CHECK(credits <= kCount / window.credit_every());
@@ -68,10 +68,10 @@ class Liar {
     for (int i = 0; i < 32; ++i) post_receive();
   }
 
-  PathTerms terms() const {
+  RailTerms terms() const {
     return {.queue_pair = queue_pair_->address(), .receive_slots = kSlots, .slot_nbytes = 4096};
   }
-  void connect(const PathTerms& remote) { queue_pair_->connect(remote.queue_pair); }
+  void connect(const RailTerms& remote) { queue_pair_->connect(remote.queue_pair); }
 
   void say(const Message& message) {
     ibv_send_wr request{};
@@ -139,8 +139,8 @@ Message claim(std::uint32_t taken) {
           .value = 1};
 }
 
-PathServices soft_services() {
-  PathServices services;
+RailServices soft_services() {
+  RailServices services;
   auto device = open_device("soft0");
   services.rail =
       std::make_shared<Rail>(0, rdma::ProtectionDomain::create(device), "it was asked for");
@@ -156,7 +156,7 @@ PathServices soft_services() {
 struct Deceived {
   explicit Deceived(bool connects = true) {
     path =
-        VerbsPath::create(services, std::make_shared<PathGroup>("liar"), [this] { broken = true; });
+        PeerRail::create(services, std::make_shared<RailGroup>("liar"), [this] { broken = true; });
     if (!connects) return;
     liar.connect(path->terms());
     path->connect(liar.terms());
@@ -177,10 +177,10 @@ struct Deceived {
     return services.poller->wait(ready, soon());
   }
 
-  PathServices services = soft_services();
+  RailServices services = soft_services();
   Liar liar;
   std::atomic<bool> broken{false};
-  std::shared_ptr<VerbsPath> path;
+  std::shared_ptr<PeerRail> path;
 };
 
 TEST_CASE("terms that no message fits, or that the counts of messages do not reach, are refused") {
@@ -198,7 +198,7 @@ TEST_CASE("terms that no message fits, or that the counts of messages do not rea
     CAPTURE(one.slots);
     CAPTURE(one.nbytes);
     Deceived end(/*connects=*/false);
-    PathTerms terms = end.liar.terms();
+    RailTerms terms = end.liar.terms();
     terms.receive_slots = one.slots;
     terms.slot_nbytes = one.nbytes;
     end.liar.connect(end.path->terms());
@@ -266,11 +266,11 @@ TEST_CASE("a peer that sends without credit is refused, once messages wait for a
 
 TEST_CASE("more messages than there are buffers wait at their senders") {
   constexpr std::uint32_t kPeers = 20;
-  PathServices services = soft_services();
+  RailServices services = soft_services();
   std::vector<std::unique_ptr<Liar>> senders;
-  std::vector<std::shared_ptr<VerbsPath>> paths;
+  std::vector<std::shared_ptr<PeerRail>> paths;
   for (std::uint32_t i = 0; i < kPeers; ++i) {
-    paths.push_back(VerbsPath::create(services, std::make_shared<PathGroup>("sender"), [] {}));
+    paths.push_back(PeerRail::create(services, std::make_shared<RailGroup>("sender"), [] {}));
     senders.push_back(std::make_unique<Liar>());
     senders.back()->connect(paths.back()->terms());
     paths.back()->connect(senders.back()->terms());
@@ -294,8 +294,8 @@ TEST_CASE("more messages than there are buffers wait at their senders") {
 class Writer {
  public:
   explicit Writer(std::size_t nbytes) : bytes_(nbytes) {
-    path_ = VerbsPath::create(services_, std::make_shared<PathGroup>("forger"),
-                              [this] { broken_.store(true); });
+    path_ = PeerRail::create(services_, std::make_shared<RailGroup>("forger"),
+                             [this] { broken_.store(true); });
     const rdma::QueuePairAddress own = path_->terms().queue_pair;
     const Forger forger({own.number, own.psn, own.gid});
     rdma::QueuePairAddress other = own;
@@ -345,10 +345,10 @@ class Writer {
   }
 
   std::vector<std::byte> bytes_;
-  PathServices services_ = soft_services();
+  RailServices services_ = soft_services();
   std::atomic<bool> broken_{false};
-  std::shared_ptr<VerbsPath> path_;
-  PathTerms terms_;
+  std::shared_ptr<PeerRail> path_;
+  RailTerms terms_;
   UniqueFd connection_;
   std::shared_ptr<rdma::MemoryRegion> region_;
   std::shared_ptr<Transfer> refused_;
