@@ -117,7 +117,7 @@ class Owner {
     }
     reply.reason.fill('x');
     if (input_.flag()) reply.reason.back() = 0;
-    return reported;
+    return reply;
   }
 
   // The answer is there when it is looked for a second time.
