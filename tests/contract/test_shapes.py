@@ -231,7 +231,7 @@ def refuse_pairs(s):
         (
             (memory[1], fixed[1].remote),
             ValueError,
-            "pair 2: this RemoteMemory is memory of another Endpoint",
+            "pair 2: this RemoteMemory is memory of this Endpoint itself",
         ),
         ((closed, target.remote), zh.RegistrationError, "pair 2: this memory is closed"),
     ):
