@@ -152,7 +152,8 @@ void be_dialled(Input& input) {
 void check_others() {
   static const auto honest = new Endpoint(of_host("honest"));
   const auto peer = honest->connect(host().endpoint.address().to_bytes(), testing::soon());
-  require(peer->lookups().find("kv", testing::soon(), true).has_value(), "others find what is shared");
+  require(peer->lookups().find("kv", testing::soon(), true).has_value(),
+          "others find what is shared");
 }
 
 }  // namespace
