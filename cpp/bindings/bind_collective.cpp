@@ -30,6 +30,7 @@ using engine::collective::Call;
 using engine::collective::CallLog;
 using engine::collective::CallRecord;
 using engine::collective::Kind;
+using engine::collective::Op;
 using LogHandle = std::shared_ptr<CallLog>;
 
 LogHandle make_log(const py::object& memory) {
@@ -41,16 +42,16 @@ LogHandle make_log(const py::object& memory) {
   return std::make_shared<CallLog>(bytes, own_object(view));  // the view holds the bytes
 }
 
-// position, number, digest, kind, root, nbytes (None: any), dtype
+// position, number, digest, kind, root, nbytes (None: any), dtype, op
 using Row = std::tuple<std::uint64_t, std::uint64_t, std::uint32_t, int, std::int32_t,
-                       std::optional<std::uint64_t>, py::str>;
+                       std::optional<std::uint64_t>, py::str, int>;
 
 Row row_of(const CallRecord& record) {
   const Call& call = record.call;
   std::optional<std::uint64_t> nbytes;
   if (call.nbytes != engine::collective::kAnyBytes) nbytes = call.nbytes;
-  return {record.position, record.number, record.digest,     static_cast<int>(call.kind),
-          call.root,       nbytes,        to_str(call.dtype)};
+  return {record.position, record.number, record.digest,      static_cast<int>(call.kind),
+          call.root,       nbytes,        to_str(call.dtype), static_cast<int>(call.op)};
 }
 
 std::vector<Row> rows_of(const std::vector<CallRecord>& records) {
@@ -62,21 +63,24 @@ std::vector<Row> rows_of(const std::vector<CallRecord>& records) {
 void bind_log(py::module_& m) {
   py::class_<CallLog, LogHandle>(m, "CallLog", R"(
 The calls of a rank, in memory that other ranks read: 64 records of 64 bytes, zero-initialized. See
-zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may
-differ in it.)")
+zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype, op); nbytes is None where ranks
+may differ in it; op is 0 without a reduction.)")
       .def(py::init(&make_log), py::arg("memory"))
       .def(
           "add",
           [](CallLog& self, std::uint8_t kind, std::int32_t root,
-             std::optional<std::uint64_t> nbytes, const std::string& dtype) {
+             std::optional<std::uint64_t> nbytes, const std::string& dtype, std::uint8_t op,
+             double factor) {
             const auto bytes = nbytes.value_or(engine::collective::kAnyBytes);
             return row_of(self.add({.kind = static_cast<Kind>(kind),
+                                    .op = static_cast<Op>(op),
                                     .root = root,
                                     .nbytes = bytes,
-                                    .dtype = to_dtype_name(dtype)}));
+                                    .dtype = to_dtype_name(dtype)},
+                                   factor));
           },
-          py::arg("kind"), py::arg("root"), py::arg("nbytes"), py::arg("dtype"),
-          "Numbers it: collectives from 1, and barriers separately.")
+          py::arg("kind"), py::arg("root"), py::arg("nbytes"), py::arg("dtype"), py::arg("op") = 0,
+          py::arg("factor") = 1.0, "Numbers it: collectives from 1, and barriers separately.")
       .def("end", &CallLog::end, "No more collectives follow, only barriers.")
       .def("rows", [](const CallLog& self) { return rows_of(self.read()); })
       .def_static(

@@ -188,12 +188,11 @@ Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
   const auto found = without_gil([&] {
     const Lines::Entered entered(*self.lines);
     if (!entered) throw Error("another thread of this rank exchanges over the same lines");
-    auto stop = self.exchange->run(Deadline::Seconds{slice}, last);
-    const Plan* const plan = self.plan.get();
-    if (stop.news == Exchange::News::complete && plan && plan->own_nbytes > 0) {
-      std::memcpy(plan->own_target, plan->own_source, plan->own_nbytes);
+    for (;;) {
+      auto stop = self.exchange->run(Deadline::Seconds{slice}, last);
+      if (stop.news != Exchange::News::complete || !self.plan || !self.plan->next()) return stop;
+      self.exchange->begin(self.plan->sends, self.plan->receives, /*of_all=*/true);
     }
-    return stop;
   });
   if (found.news == Exchange::News::complete) return std::nullopt;
   return std::tuple(news_name(found.news), found.rank, detail_of(self, found));
@@ -245,7 +244,8 @@ belong there). left: seconds that posting may wait.)")
           "place",
           [](const ExchangeHandle& self, std::size_t receive) {
             const Move& move = self.exchange->receive(receive);
-            return std::tuple(self.plan->out, move.bytes - self.plan->out_begin, move.nbytes);
+            const auto [array, begin] = self.plan->place(move);
+            return std::tuple(array, begin, move.nbytes);
           },
           py::arg("receive"),
           "Of what SmallCollectives has begun: the array into which it goes, where there, and its "

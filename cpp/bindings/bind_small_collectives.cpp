@@ -26,6 +26,7 @@ using engine::collective::CallLog;
 using engine::collective::Exchange;
 using engine::collective::Kind;
 using engine::collective::Move;
+using engine::collective::Op;
 using engine::collective::Rank;
 
 struct Calls {
@@ -44,13 +45,6 @@ struct Calls {
   Deadline until = Deadline::after(Deadline::Seconds{0});
 };
 
-// The call's identification for the other ranks.
-struct Number {
-  std::uint64_t sends = 0, receives = 0;
-  std::uint32_t digest = 0;
-  std::uint64_t of_all = 0;
-};
-
 bool is_free(const Calls& self, const Plan& plan) {
   const auto met = [&](const Move& move) { return self.lines->find(move.rank) != nullptr; };
   return self.under_way == 0 && !self.log->is_over() && !self.endpoint->closed() &&
@@ -67,13 +61,9 @@ Plan& next_plan(Calls& self) {
   return *self.current->plan;
 }
 
-void begin(ExchangeHandle& current, const Number& number) {
+void begin(ExchangeHandle& current, const Plan::Number& number) {
   Plan& plan = *current.plan;
-  for (Move& move : plan.sends) move.label.number = number.sends;
-  for (Move& move : plan.receives) move.label.number = number.receives;
-  for (auto* const moves : {&plan.sends, &plan.receives}) {
-    for (Move& move : *moves) move.label.digest = number.digest;
-  }
+  plan.number(number);
   current.number = number.of_all;
   current.exchange->begin(plan.sends, plan.receives, plan.call.kind != Kind::send_recv);
 }
@@ -129,8 +119,10 @@ std::optional<Rank> rank_in(const Calls& self, py::handle given) {
 }
 
 py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::handle out,
-                       py::handle array, py::handle timeout) {
+                       py::handle array, py::handle timeout, std::uint8_t op, double factor) {
   Place place = self.place;
+  place.op = static_cast<Op>(op);
+  place.factor = factor;
   if (!root.is_none()) {
     const auto rank = rank_in(self, root);
     if (!rank) return py::none();
@@ -142,8 +134,8 @@ py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::hand
         return plan.make(*self.endpoint, place, static_cast<Kind>(kind), out, array);
       },
       [&](const Plan& plan) {
-        const auto made = self.log->add(plan.call);
-        return Number{made.number, made.number, made.digest, made.number};
+        const auto made = self.log->add(plan.call, plan.factor);
+        return Plan::Number{made.number, made.number, made.digest, made.number};
       });
 }
 
@@ -158,7 +150,7 @@ py::object call_of_pair(Calls& self, py::handle to_whom, py::handle array, py::h
       [&](Plan& plan) { return plan.make_pair(*self.endpoint, self.place, to, array, from, out); },
       [&](const Plan&) {
         const std::uint64_t sends = to ? ++self.sent[*to] : 0;
-        return Number{sends, from ? ++self.received[*from] : 0};
+        return Plan::Number{sends, from ? ++self.received[*from] : 0};
       });
 }
 
@@ -167,17 +159,26 @@ double seconds_left(const Calls& self) {
   return std::max(0.0, left.count());
 }
 
+// An int from 0 to limit - 1.
+std::optional<std::uint8_t> small_number(PyObject* given, std::size_t limit) {
+  if (PyLong_CheckExact(given) == 0) return std::nullopt;
+  int overflow = 0;
+  const long number = PyLong_AsLongAndOverflow(given, &overflow);
+  if (overflow != 0 || number < 0 || number >= static_cast<long>(limit)) return std::nullopt;
+  return static_cast<std::uint8_t>(number);
+}
+
 PyObject* of_all_fast(const Arguments& arguments) {
   auto* calls = find_instance<Calls>(arguments.self);
   PyObject* const* const given = arguments.given;
-  const bool fits = calls != nullptr && arguments.count == 5 && arguments.named() == 0;
-  if (!fits || PyLong_CheckExact(given[0]) == 0) return nullptr;
-  int overflow = 0;
-  const long kind = PyLong_AsLongAndOverflow(given[0], &overflow);
-  if (overflow != 0 || kind < 0 || kind >= static_cast<long>(engine::collective::kKinds))
-    return nullptr;
-  return call_of_all(*calls, static_cast<std::uint8_t>(kind), given[1], given[2], given[3],
-                     given[4])
+  const bool moves = arguments.count == 5, reduces = arguments.count == 7;
+  if (calls == nullptr || !(moves || reduces) || arguments.named() > 0) return nullptr;
+  const auto kind = small_number(given[0], engine::collective::kKinds);
+  const auto op = moves ? std::optional<std::uint8_t>(0)
+                        : small_number(given[5], engine::collective::kOpNames.size());
+  if (!kind || !op || (reduces && PyFloat_CheckExact(given[6]) == 0)) return nullptr;
+  const double factor = moves ? 1.0 : PyFloat_AS_DOUBLE(given[6]);
+  return call_of_all(*calls, *kind, given[1], given[2], given[3], given[4], *op, factor)
       .release()
       .ptr();
 }
@@ -208,10 +209,10 @@ to check for failures. ended: by kind, what a completed call returns.)")
            py::arg("endpoint"), py::arg("lines"), py::arg("log"), py::arg("rank"), py::arg("size"),
            py::arg("bell"), py::arg("slice"), py::arg("ended"))
       .def("of_all", &call_of_all, py::arg("kind"), py::arg("root"), py::arg("out"),
-           py::arg("array"), py::arg("timeout"), R"(
+           py::arg("array"), py::arg("timeout"), py::arg("op") = 0, py::arg("factor") = 1.0, R"(
 Returns None if nothing has happened: the call is unusual or wrong, or others are in progress; `ended[kind]` if
 it has completed; else what stopped it, as from Exchange.run(). A call that has begun keeps the lock when it is
-stopped or interrupted by an exception; continue it with stopped(). root: None for none.)")
+stopped or interrupted by an exception; continue it with stopped(). root: None for none. op: of a reduction, by its place in OPS.)")
       .def("of_pair", &call_of_pair, py::arg("to"), py::arg("array"), py::arg("from_"),
            py::arg("out"), py::arg("timeout"), "The same for send_recv.")
       .def(

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstring>
 #include <utility>
 
 #include "bindings/collective_names.hpp"
@@ -42,8 +43,11 @@ void Plan::begin(const Place& place, Kind kind) {
   receives.clear();
   sends.reserve(place.size);
   receives.reserve(place.size);
-  own_nbytes = 0;
+  own_nbytes_ = 0;
+  reduced_ = nullptr;
+  in_steps_ = false;
   call.kind = kind;
+  call.op = place.op;
   call.root = place.root;
   call.nbytes = kAnyBytes;
 }
@@ -51,7 +55,7 @@ void Plan::begin(const Place& place, Kind kind) {
 void Plan::release() noexcept {
   source_.release();
   target_.release();
-  out = py::object();
+  out_ = py::object();
 }
 
 void Plan::set_dtype(const DType& dtype) {
@@ -61,8 +65,8 @@ void Plan::set_dtype(const DType& dtype) {
 }
 
 void Plan::set_out(py::handle array, const HostArray& flat) {
-  out = py::reinterpret_borrow<py::object>(array);
-  out_begin = flat.begin();
+  out_ = py::reinterpret_borrow<py::object>(array);
+  out_begin_ = flat.begin();
 }
 
 Move Plan::move(Rank rank, std::byte* bytes, std::uint64_t nbytes, Rank part) const {
@@ -80,9 +84,58 @@ Move Plan::move(Rank rank, std::byte* bytes, std::uint64_t nbytes, Rank part) co
 
 void Plan::keep_own(const std::byte* source, std::byte* target, std::uint64_t nbytes) {
   if (source == target) return;
-  own_source = source;
-  own_target = target;
-  own_nbytes = nbytes;
+  own_source_ = source;
+  own_target_ = target;
+  own_nbytes_ = nbytes;
+}
+
+// What the other ranks know the call by.
+void Plan::number(const Number& number) {
+  number_ = number;
+  for (auto* const moves : {&sends, &receives}) {
+    for (Move& move : *moves) {
+      move.label.number = moves == &sends ? number.sends : number.receives;
+      move.label.digest = number.digest;
+    }
+  }
+}
+
+bool Plan::next() {
+  if (!in_steps_) {
+    finish();
+    return false;
+  }
+  if (!steps_.next(sends, receives)) return false;
+  for (auto* const moves : {&sends, &receives}) {
+    for (Move& each : *moves) {
+      const std::uint32_t part = each.label.part;
+      each.label = move(each.rank, nullptr, call.nbytes, part).label;
+    }
+  }
+  number(number_);
+  return true;
+}
+
+std::pair<py::object, std::uint64_t> Plan::place(const Move& receive) const {
+  const auto offset_in = [&](const std::byte* begin) {
+    return static_cast<std::uint64_t>(receive.bytes - begin);
+  };
+  if (room_) {
+    const auto* const room = reinterpret_cast<std::byte*>(PyByteArray_AS_STRING(room_.ptr()));
+    const auto size = static_cast<std::uint64_t>(PyByteArray_GET_SIZE(room_.ptr()));
+    if (receive.bytes >= room && offset_in(room) + receive.nbytes <= size) {
+      return {room_, offset_in(room)};
+    }
+  }
+  return {out_, offset_in(out_begin_)};
+}
+
+void Plan::finish() const {
+  if (own_nbytes_ > 0) std::memcpy(own_target_, own_source_, own_nbytes_);
+  if (reduced_ == nullptr) return;
+  const std::uint64_t count = block_nbytes_ / named_->itemsize();
+  engine::collective::reduce({.op = call.op, .dtype = *named_, .factor = factor}, reduced_, inputs_,
+                             count);
 }
 
 // The other ranks, starting after this one, so that no rank is the first receiver of all others.
@@ -154,6 +207,71 @@ bool Plan::among_all(bool gathers, py::handle target, const HostArray* targets,
   return true;
 }
 
+// Registered by nobody: small blocks come with their headers.
+std::byte* Plan::room_for(std::uint64_t nbytes) {
+  if (!room_ || static_cast<std::uint64_t>(PyByteArray_GET_SIZE(room_.ptr())) < nbytes) {
+    room_ = py::reinterpret_steal<py::object>(
+        PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(nbytes)));
+    if (!room_) throw py::error_already_set();
+  }
+  return reinterpret_cast<std::byte*>(PyByteArray_AS_STRING(room_.ptr()));
+}
+
+// Every rank whose result depends on a block gets it, and reduces in the order of ranks.
+bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
+                     const HostArray* from) {
+  const Rank rank = place_.rank, size = place_.size;
+  const bool scatters = call.kind == Kind::reduce_scatter;
+  const bool reduces = call.kind != Kind::reduce || rank == static_cast<Rank>(place_.root);
+  if (!from || (reduces && to == nullptr && !(target.is_none() && !scatters))) return false;
+  const HostArray& result = to != nullptr ? *to : *from;
+  const auto blocks = cut(*from, scatters ? size : 1);
+  if (!blocks) return false;
+  const std::uint64_t nbytes = blocks->nbytes;
+  in_steps_ = call.kind == Kind::all_reduce && !is_one_shot(size, nbytes);
+  if (nbytes > (in_steps_ ? SlicedReduce::kMost : kEager)) return false;
+  if (!engine::collective::why_no_reduction(call.op, from->dtype()).empty()) return false;
+  const std::byte* const own = blocks->at(scatters ? rank : 0);
+  if (reduces) {
+    if (!result.writable() || result.nbytes() != nbytes || result.dtype() != from->dtype()) {
+      return false;
+    }
+    if (result.begin() != own && !apart(result, *from)) return false;
+  }
+  set_dtype(from->dtype());
+  factor = place_.factor;
+  block_nbytes_ = nbytes;
+  call.nbytes = from->nbytes();
+  if (reduces) set_out(to != nullptr ? target : source, result);
+  if (in_steps_) {
+    const engine::collective::Reduction reduction{
+        .op = call.op, .dtype = from->dtype(), .factor = factor};
+    steps_.begin(rank, size, reduction,
+                 {.from = from->begin(),
+                  .to = result.begin(),
+                  .nbytes = nbytes,
+                  .room = room_for(SlicedReduce::room_for(size))});
+    return next();
+  }
+  std::byte* room = reduces ? room_for((size - 1) * nbytes) : nullptr;
+  inputs_.assign(size, nullptr);
+  inputs_[rank] = own;
+  others([&](Rank other) {
+    const bool needs = call.kind == Kind::scan ? other > rank
+                       : call.kind == Kind::reduce
+                           ? !reduces && other == static_cast<Rank>(place_.root)
+                           : true;
+    if (needs) sends.push_back(move(other, blocks->at(scatters ? other : 0), nbytes, rank));
+    if (!reduces || (call.kind == Kind::scan && other > rank)) return;
+    receives.push_back(move(other, room, nbytes, other));
+    inputs_[other] = room;
+    room += nbytes;
+  });
+  std::erase(inputs_, nullptr);
+  if (reduces) reduced_ = result.begin();
+  return true;
+}
+
 bool Plan::make(const engine::Endpoint& endpoint, const Place& place, Kind kind, py::handle target,
                 py::handle source) {
   if (place.size < 2 || place.size > kFew) return false;
@@ -161,6 +279,7 @@ bool Plan::make(const engine::Endpoint& endpoint, const Place& place, Kind kind,
   const HostArray* const from = source_.take(endpoint, source) ? &source_ : nullptr;
   if (kind == Kind::broadcast) return broadcast(source, from);
   const HostArray* const to = target_.take(endpoint, target) ? &target_ : nullptr;
+  if (place.op != engine::collective::Op::none) return reduction(target, source, to, from);
   if (kind == Kind::scatter) return with_root(false, target, to, from);
   if (kind == Kind::gather) return with_root(true, target, from, to);
   return among_all(kind == Kind::all_gather, target, to, from);

@@ -5,9 +5,11 @@
 
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "bindings/host_array.hpp"
+#include "bindings/sliced_reduce.hpp"
 #include "engine/collective/call_log.hpp"
 #include "engine/collective/exchange.hpp"
 
@@ -18,31 +20,40 @@ struct Place {
   engine::collective::Rank rank = 0;
   engine::collective::Rank size = 1;
   std::int32_t root = engine::collective::kNoRoot;
+  engine::collective::Op op{};  // of a reduction
+  double factor = 1;
 };
 
-// The moves of one call, whose labels still lack its number and its digest, and the block that
-// stays on this rank. Its vectors keep their capacity for the next call.
+// The moves of one call, whose labels still lack its number and its digest, and what remains to be
+// done on this rank once they are complete. Its vectors keep their capacity for the next call.
 class Plan {
  public:
   // False: something about the arguments is unusual or wrong; use the general path. target: the
-  // array written, None for a broadcast; source: the array sent, for a broadcast the array. Either
-  // may be None where a rank has none.
+  // array written, None for a broadcast, and for a reduction in place; source: the array sent, for
+  // a broadcast the array. Either may be None where a rank has none.
   bool make(const engine::Endpoint& endpoint, const Place& place, engine::collective::Kind kind,
             py::handle target, py::handle source);
   // The same for send_recv; to, from: ranks, or none.
   bool make_pair(const engine::Endpoint& endpoint, const Place& place,
                  std::optional<engine::collective::Rank> to, py::handle source,
                  std::optional<engine::collective::Rank> from, py::handle target);
+  // The call's identification for the other ranks.
+  struct Number {
+    std::uint64_t sends = 0, receives = 0;
+    std::uint32_t digest = 0;
+    std::uint64_t of_all = 0;
+  };
+  void number(const Number& number);
+  // Once the moves are complete: true if others follow, which are then in place.
+  bool next();
+  // The array that a move writes to, and the offset in it.
+  std::pair<py::object, std::uint64_t> place(const engine::collective::Move& receive) const;
   // Releases the program's arrays.
   void release() noexcept;
 
   std::vector<engine::collective::Move> sends, receives;
-  const std::byte* own_source = nullptr;
-  std::byte* own_target = nullptr;
-  std::uint64_t own_nbytes = 0;
   engine::collective::Call call;  // for the log; bytes only if equal on all ranks
-  py::object out;                 // the array written
-  const std::byte* out_begin = nullptr;
+  double factor = 1;              // of a reduction
 
  private:
   using Rank = engine::collective::Rank;
@@ -57,12 +68,28 @@ class Plan {
   engine::collective::Move move(Rank rank, std::byte* bytes, std::uint64_t nbytes,
                                 Rank part = 0) const;
   void keep_own(const std::byte* source, std::byte* target, std::uint64_t nbytes);
+  bool reduction(py::handle target, py::handle source, const HostArray* to, const HostArray* from);
+  std::byte* room_for(std::uint64_t nbytes);
+  void finish() const;  // copies this rank's own block, or reduces what has arrived
   template <typename Each>
   void others(Each&& each) const;
 
   Place place_;
+  Number number_{};
+  py::object out_;  // the array written
+  const std::byte* out_begin_ = nullptr;
   HostArray source_, target_;
   std::optional<DType> named_;  // the dtype named in the call
+  const std::byte* own_source_ = nullptr;
+  std::byte* own_target_ = nullptr;
+  std::uint64_t own_nbytes_ = 0;
+  // Of a reduction: the ranks' blocks in order, those of other ranks in the room.
+  std::vector<const std::byte*> inputs_;
+  std::byte* reduced_ = nullptr;  // null: none on this rank
+  std::uint64_t block_nbytes_ = 0;
+  py::object room_;  // a bytearray
+  bool in_steps_ = false;
+  SlicedReduce steps_;
 };
 
 }  // namespace zerohop::bindings::collective

@@ -35,6 +35,7 @@ __all__: list[str] = [
     "Memory",
     "MemoryRegion",
     "MemorySlice",
+    "OPS",
     "Peer",
     "ProtectionDomain",
     "QueuePair",
@@ -79,6 +80,7 @@ __all__: list[str] = [
     "keep_times",
     "leave_wait",
     "outcome",
+    "reduce",
     "report",
     "seconds",
     "send_logs",
@@ -86,6 +88,7 @@ __all__: list[str] = [
     "stop_recording",
     "take_logs",
     "verbs_devices",
+    "why_no_reduction",
     "wire_text",
 ]
 
@@ -1561,11 +1564,11 @@ class Bell:
 class CallLog:
     """
     The calls of a rank, in memory that other ranks read: 64 records of 64 bytes, zero-initialized. See
-    zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype); nbytes is None where ranks may
-    differ in it.
+    zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype, op); nbytes is None where ranks
+    may differ in it; op is 0 without a reduction.
     """
     @staticmethod
-    def rows_in(memory: bytes) -> list[tuple[int, int, int, int, int, int | None, str]]:
+    def rows_in(memory: bytes) -> list[tuple[int, int, int, int, int, int | None, str, int]]:
         """
         The same for another rank's log.
         """
@@ -1576,7 +1579,9 @@ class CallLog:
         root: typing.SupportsInt | typing.SupportsIndex,
         nbytes: typing.SupportsInt | typing.SupportsIndex | None,
         dtype: str,
-    ) -> tuple[int, int, int, int, int, int | None, str]:
+        op: typing.SupportsInt | typing.SupportsIndex = 0,
+        factor: typing.SupportsFloat | typing.SupportsIndex = 1.0,
+    ) -> tuple[int, int, int, int, int, int | None, str, int]:
         """
         Numbers it: collectives from 1, and barriers separately.
         """
@@ -1584,7 +1589,7 @@ class CallLog:
         """
         No more collectives follow, only barriers.
         """
-    def rows(self) -> list[tuple[int, int, int, int, int, int | None, str]]: ...
+    def rows(self) -> list[tuple[int, int, int, int, int, int | None, str, int]]: ...
 
 class Barrier:
     """
@@ -1791,11 +1796,13 @@ class SmallCollectives:
         out: typing.Any,
         array: typing.Any,
         timeout: typing.Any,
+        op: typing.SupportsInt | typing.SupportsIndex = 0,
+        factor: typing.SupportsFloat | typing.SupportsIndex = 1.0,
     ) -> typing.Any:
         """
         Returns None if nothing has happened: the call is unusual or wrong, or others are in progress; `ended[kind]` if
         it has completed; else what stopped it, as from Exchange.run(). A call that has begun keeps the lock when it is
-        stopped or interrupted by an exception; continue it with stopped(). root: None for none.
+        stopped or interrupted by an exception; continue it with stopped(). root: None for none. op: of a reduction, by its place in OPS.
         """
     def of_pair(
         self,
@@ -2214,6 +2221,18 @@ def outcome(of: Inquiry, late: typing.SupportsFloat | typing.SupportsIndex) -> R
     Its result or error; if it has not ended, TransferTimeout after `late` seconds.
     """
 
+def reduce(
+    op: typing.SupportsInt | typing.SupportsIndex,
+    dtype: str,
+    factor: typing.SupportsFloat | typing.SupportsIndex,
+    out: typing.Any,
+    inputs: list,
+) -> None:
+    """
+    Reduces host arrays of one size, element by element and in that order, into `out`, which may be one of them. op:
+    its place in OPS. factor: of premul_sum. Raises ValueError.
+    """
+
 def report(sentence: str) -> None:
     """
     Report a failure that cannot be raised: it becomes a RuntimeWarning in the main thread.
@@ -2259,6 +2278,11 @@ def verbs_devices() -> list[str]:
     Names of the RDMA devices that libibverbs lists, then those of the software HCA.
     """
 
+def why_no_reduction(op: typing.SupportsInt | typing.SupportsIndex, dtype: str) -> str:
+    """
+    "": the operation exists for that type.
+    """
+
 def wire_text(bytes: bytes) -> str:
     """
     Text from another process as str, safe to display: see wire_text.hpp.
@@ -2271,3 +2295,17 @@ DEFAULT_P2P: int = 1
 DEFAULT_STAGING_CHUNK: int = 524288
 DEVICE_BOARD_NBYTES: int = 32
 DEVICE_QUEUE_NBYTES: int = 80
+OPS: tuple = (
+    "none",
+    "sum",
+    "prod",
+    "min",
+    "max",
+    "avg",
+    "premul_sum",
+    "band",
+    "bor",
+    "bxor",
+    "land",
+    "lor",
+)

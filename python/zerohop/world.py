@@ -21,7 +21,7 @@ from zerohop._world.membership import Membership
 from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_slots
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
-from zerohop.collectives import CollectiveCalls, Desk
+from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
 from zerohop.errors import PeerLost
 from zerohop.segment import Segment
 
@@ -33,7 +33,7 @@ __all__ = ["World"]
 _open: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(CollectiveCalls):
+class World(CollectiveCalls, ReductionCalls):
     """Rank, size and Peers of a job whose processes find each other through a store.
 
     Making one waits for nobody: a World of 1000 ranks costs an Endpoint and an entry in the store. Two ranks connect

@@ -21,6 +21,8 @@ def call(world, kind, nbytes):
         "scatter": lambda: world.scatter(array, None, last),
         "all_gather": lambda: world.all_gather(out, array),
         "all_to_all": lambda: world.all_to_all(out, out.copy()),
+        "all_reduce": lambda: world.all_reduce(array),
+        "reduce_scatter": lambda: world.reduce_scatter(array, out),
         "send_recv": lambda: world.send_recv(
             to=(world.rank - 1) % size, array=array, from_=(world.rank + 1) % size, out=out[0]
         ),
@@ -28,10 +30,10 @@ def call(world, kind, nbytes):
     calls[kind]()
 
 
-KINDS = ("broadcast", "scatter", "all_gather", "all_to_all")
+KINDS = ("broadcast", "scatter", "all_gather", "all_to_all", "all_reduce", "reduce_scatter")
 LOSSES = [
     *((signal.SIGKILL, size, kind, nbytes) for size in (2, 4) for kind in KINDS for nbytes in (100, 2 * EAGER)),
-    *((signal.SIGSTOP, 3, "all_gather", nbytes) for nbytes in (100, 2 * EAGER)),
+    *((signal.SIGSTOP, 3, kind, nbytes) for kind in ("all_gather", "all_reduce") for nbytes in (100, 2 * EAGER)),
 ]  # fmt: skip
 
 

@@ -1,7 +1,5 @@
 """What collectives refuse, how calls that do not match are found, and what is left after that."""
 
-import operator
-
 import numpy as np
 import pytest
 import zerohop as zh
@@ -132,17 +130,6 @@ def closed_memory(world):
     memory = world.endpoint.empty(3)
     memory.close()
     return memory
-
-
-@pytest.mark.parametrize("name", ["reduce", "all_reduce", "reduce_scatter", "scan"])
-def test_what_adds_up_is_elsewhere(rank_threads, name):
-    [world] = worlds(rank_threads, [0], 1)
-    assert not hasattr(world, name)
-    with pytest.raises(AttributeError, match=rf"no '{name}': .*NCCL.*mpi4py"):
-        getattr(world, name)(np.zeros(3))
-    with pytest.raises(AttributeError, match=r"no attribute 'colour'$"):
-        operator.attrgetter("colour")(world)
-    world.close()
 
 
 def test_a_world_of_very_many_ranks_has_no_collectives(rank_threads):

@@ -60,6 +60,38 @@ def of_all(group: Any, rank: int, size: int, count: int, dtype: Any) -> Iterator
     yield out
 
 
+def reduced(group: Any, rank: int, size: int, count: int, dtype: Any) -> Iterator[Any]:
+    """Of values that no order of sums rounds."""
+    import torch
+    import torch.distributed as dist
+
+    op = dist.ReduceOp
+    ops = [op.SUM, op.MIN, op.MAX]
+    ops += [op.BAND, op.BOR, op.BXOR] if dtype == torch.int64 else []
+    for each in ops:
+        tensor = source(rank, count, dtype)
+        dist.all_reduce(tensor, each, group=group)
+        yield tensor
+    tensors = [source(rank, count, dtype, number) for number in range(3)]
+    works = [dist.all_reduce(each, group=group, async_op=True) for each in tensors]
+    for work in reversed(works):
+        work.wait()
+    yield from tensors
+    for root in range(size):
+        tensor = source(rank, count, dtype)
+        dist.reduce(tensor, root, group=group)
+        if rank == root:
+            yield tensor
+    parts = torch.cat([source(rank, count, dtype, to) for to in range(size)])
+    scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    out = room(count, dtype)
+    scatter(out, parts, group=group)
+    yield out
+    out = room(count, dtype)
+    dist.reduce_scatter(out, list(parts.chunk(size)) if count else [out] * size, group=group)
+    yield out
+
+
 def in_parts(group: Any, rank: int, size: int, count: int, dtype: Any) -> Iterator[Any]:
     """Of different sizes, some of which may be empty, and of two dimensions."""
     import torch
@@ -157,7 +189,7 @@ def of_objects(group: Any, rank: int, size: int, count: int, dtype: Any) -> Iter
     yield shown(part)
 
 
-CALLS = (by_root, of_all, in_parts, between_two, behind_the_program, of_objects)
+CALLS = (by_root, of_all, reduced, in_parts, between_two, behind_the_program, of_objects)
 
 
 def each_call(dtypes: tuple[str, ...]) -> None:

@@ -25,9 +25,10 @@ CallLog::CallLog(std::span<std::byte> memory, std::shared_ptr<void> owner)
   }
 }
 
-CallRecord CallLog::add(const Call& call) {
+CallRecord CallLog::add(const Call& call, double factor) {
   const std::uint64_t number = call.kind == Kind::barrier ? ++barriers_ : ++collectives_;
   digest_ = crc32c(std::as_bytes(std::span(&call, 1)), digest_);
+  if (call.op == Op::premul_sum) digest_ = crc32c(std::as_bytes(std::span(&factor, 1)), digest_);
   CallRecord record{.position = ++position_, .number = number, .digest = digest_, .call = call};
   record.checksum = checksum_of(record);
   // A concurrent reader finds a checksum that does not match.
@@ -40,7 +41,8 @@ std::vector<CallRecord> CallLog::read(std::span<const std::byte> memory) {
   for (; memory.size() >= sizeof(CallRecord); memory = memory.subspan(sizeof(CallRecord))) {
     CallRecord record;
     std::memcpy(&record, memory.data(), sizeof(record));
-    const bool known = static_cast<std::uint8_t>(record.call.kind) < kKinds;
+    const bool known = static_cast<std::uint8_t>(record.call.kind) < kKinds &&
+                       static_cast<std::size_t>(record.call.op) < kOpNames.size();
     if (record.position > 0 && known && checksum_of(record) == record.checksum) {
       found.push_back(record);
     }

@@ -12,6 +12,8 @@
 #include <span>
 #include <vector>
 
+#include "engine/collective/reduction.hpp"
+
 namespace zerohop::engine::collective {
 
 enum class Kind : std::uint8_t {
@@ -21,6 +23,10 @@ enum class Kind : std::uint8_t {
   all_gather,
   all_to_all,
   send_recv,
+  reduce,
+  all_reduce,
+  reduce_scatter,
+  scan,
   barrier,
 };
 inline constexpr std::uint8_t kKinds = static_cast<std::uint8_t>(Kind::barrier) + 1;
@@ -32,7 +38,8 @@ using DTypeName = std::array<char, 24>;                        // padded with ze
 // What must be equal on all ranks.
 struct Call {
   Kind kind{};
-  std::array<std::uint8_t, 3> unused{};
+  Op op{};  // of a reduction
+  std::array<std::uint8_t, 2> unused{};
   std::int32_t root = kNoRoot;
   std::uint64_t nbytes = kAnyBytes;
   DTypeName dtype{};
@@ -56,8 +63,9 @@ class CallLog {
   // memory: room for kRecords, all zero; `owner` keeps it alive.
   CallLog(std::span<std::byte> memory, std::shared_ptr<void> owner);
 
-  // Numbers the call: collectives from 1, and barriers separately.
-  CallRecord add(const Call& call);
+  // Numbers the call: collectives from 1, and barriers separately. factor: of Op::premul_sum; it
+  // must be equal on all ranks, too.
+  CallRecord add(const Call& call, double factor = 1);
 
   // No more collectives follow: later calls are only barriers.
   void end() noexcept { over_ = true; }

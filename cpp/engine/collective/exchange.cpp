@@ -6,6 +6,16 @@
 #include <utility>
 
 namespace zerohop::engine::collective {
+
+bool Expected::bring(const Label& label) noexcept {
+  const auto begin = moves_.begin() + static_cast<std::ptrdiff_t>(next_);
+  const auto found =
+      std::find_if(begin, moves_.end(), [&](const Move* move) { return move->label == label; });
+  if (found == moves_.end()) return false;
+  std::rotate(begin, found, found + 1);
+  return true;
+}
+
 namespace {
 
 constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
@@ -208,12 +218,13 @@ Exchange::Stop Exchange::take_from(Line& line) {
 Exchange::Stop Exchange::on(Line& line, Message& message) {
   const auto& [label, what, unused, emptied, length] = message.header;
   Expected& expected = what == What::ready ? line.outgoing : line.incoming;
+  const bool known = expected.bring(label);
   const Move& move = (!expected.empty()        ? expected
                       : !line.incoming.empty() ? line.incoming
                                                : line.outgoing)
                          .first();
   Outcome outcome{.rank = line.rank(), .move = &move, .label = label, .nbytes = length};
-  if (expected.empty() || label != move.label) {
+  if (!known) {
     outcome.news = News::other;
     return outcome;
   }

@@ -30,6 +30,9 @@ class Expected {
   void add(const Move* move) { moves_.push_back(move); }
   bool empty() const noexcept { return next_ == moves_.size(); }
   const Move& first() const noexcept { return *moves_[next_]; }
+  // Small blocks overtake large ones of the same exchange. Makes the oldest move of that label the
+  // first; false: there is none.
+  bool bring(const Label& label) noexcept;
   void pop() noexcept { ++next_; }
   void clear() noexcept {
     moves_.clear();

@@ -17,13 +17,36 @@ from zerohop.errors import Error
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-KINDS = ("broadcast", "scatter", "gather", "all_gather", "all_to_all", "send_recv", "barrier")
-BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV, _BARRIER = range(len(KINDS))
+KINDS = (
+    "broadcast",
+    "scatter",
+    "gather",
+    "all_gather",
+    "all_to_all",
+    "send_recv",
+    "reduce",
+    "all_reduce",
+    "reduce_scatter",
+    "scan",
+    "barrier",
+)
+BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV = range(6)
+REDUCE, ALL_REDUCE, REDUCE_SCATTER, SCAN, _BARRIER = range(6, len(KINDS))
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 NO_ROOT = -1
 SAME_CALLS = "all ranks must make the same calls in the same order"  # in messages
 _NBYTES = 64 * 64  # of the latest calls, as _core.CallLog has them
 _LOOK = 0.25  # seconds to look up another rank's records, and the same to read them
+
+
+class Common(NamedTuple):
+    """What all ranks must call alike, besides the kind. nbytes: None if they may differ in it. op: of a reduction, by its place in _core.OPS."""
+
+    root: int
+    nbytes: int | None
+    dtype: str
+    op: int = 0
+    factor: float = 1.0
 
 
 class Called(NamedTuple):
@@ -36,18 +59,20 @@ class Called(NamedTuple):
     root: int
     nbytes: int | None
     dtype: str
+    op: int = 0
 
     def __str__(self) -> str:
-        return called(self.kind, self.number, self.root, self.nbytes, self.dtype)
+        return called(self.kind, self.number, self.root, self.nbytes, self.dtype, self.op)
 
 
-def called(kind: str, number: int, root: int, nbytes: int | None, dtype: str) -> str:
+def called(kind: str, number: int, root: int, nbytes: int | None, dtype: str, op: int = 0) -> str:
     """The text for messages."""
     if kind == "barrier":
         return f"barrier (number {number})"
     where = "" if root == NO_ROOT else f", root {root}"
     size = "" if nbytes is None else f" with {nbytes} bytes"
-    return f"{kind} (call {number}{where}){size} of {dtype}"
+    what = f", {_core.OPS[op]}" if op else ""
+    return f"{kind} (call {number}{where}{what}){size} of {dtype}"
 
 
 class History:
@@ -62,9 +87,8 @@ class History:
             self.log = _core.CallLog(self._memory)
             endpoint.share(self._name, self._memory)
 
-    def add(self, kind: str, root: int, nbytes: int | None, dtype: str) -> Called:
-        """nbytes: None if ranks may differ in it."""
-        return _called(self.log.add(_NUMBERS[kind], root, nbytes, dtype))
+    def add(self, kind: str, common: Common) -> Called:
+        return _called(self.log.add(_NUMBERS[kind], *common))
 
     def difference(self, rank: int, peer: _core.Peer) -> str | None:
         """The first call in which that rank differs; None: there is none in the records of both, or no answer."""
@@ -93,6 +117,6 @@ class History:
         return {}
 
 
-def _called(row: tuple[int, int, int, int, int, int | None, str]) -> Called:
-    position, number, digest, kind, root, nbytes, dtype = row
-    return Called(position, number, digest, KINDS[kind], root, nbytes, dtype)
+def _called(row: tuple[int, int, int, int, int, int | None, str, int]) -> Called:
+    position, number, digest, kind, root, nbytes, dtype, op = row
+    return Called(position, number, digest, KINDS[kind], root, nbytes, dtype, op)

@@ -6,12 +6,13 @@ A keyword, instead of a second set of names like MPI's Ibcast next to Bcast, kee
 order: collectives run one after the other in the order of their calls, whether waited for or not, so a later call never
 overtakes. Both cases return an object, so code can use either.
 
-Data transfer: exchange.py and cpp/engine/collective. Communication patterns: algorithms.py. Failures and the other
+Data transfer: exchange.py and cpp/engine/collective. Communication patterns: algorithms.py, reductions.py. Failures and the other
 ranks: zerohop/_world/ending.py.
 """
 
 from zerohop.collectives.calls import CollectiveCalls
 from zerohop.collectives.desk import Desk
 from zerohop.collectives.order import Collective
+from zerohop.collectives.reduction_calls import ReductionCalls
 
-__all__ = ["Collective", "CollectiveCalls", "Desk"]
+__all__ = ["Collective", "CollectiveCalls", "Desk", "ReductionCalls"]

@@ -11,13 +11,11 @@ from collections.abc import Sequence
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.exchange import Move
 from zerohop.collectives.lines import EAGER
-from zerohop.collectives.turn import Turn
+from zerohop.collectives.turn import FEW, Turn
 
 # Bytes. Each piece costs messages: 64 MiB to 3 ranks, by p2p on a busy host with two cores, took 67 ms in pieces of 1 MiB, 36 ms
 # in pieces of 4 MiB and 19 ms in pieces of 16 MiB.
 PIECE = 16 << 20
-
-_FEW = 8  # ranks
 
 
 def broadcast(turn: Turn, block: Block) -> None:
@@ -29,7 +27,7 @@ def broadcast(turn: Turn, block: Block) -> None:
     passed_on = block.nbytes > EAGER and turn.size > 2
     pieces = block.pieces(PIECE) if passed_on else [block]
     position = (turn.rank - turn.root) % turn.size
-    if turn.size <= _FEW and block.nbytes <= EAGER:
+    if turn.size <= FEW and block.nbytes <= EAGER:
         parent, children = (0 if position else None), list(range(1, 0 if position else turn.size))
     else:
         parent, children = _neighbours(position, turn.size, len(pieces))
@@ -84,7 +82,7 @@ def _others(turn: Turn) -> list[int]:
 
 def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
     """out: by rank. Small blocks by dissemination in log2(size) steps, others around a ring."""
-    if turn.size <= _FEW and max(each.nbytes for each in out) <= EAGER:
+    if turn.size <= FEW and max(each.nbytes for each in out) <= EAGER:
         _send_to_all(turn, out, block)
     elif sum(each.nbytes for each in out) <= EAGER:
         _disseminate(turn, out, block)

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any
 
 from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
 from zerohop.collectives import algorithms
 from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.order import Collective
-
-
-class _NoReduction:
-    """A missing attribute, with advice."""
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    def __get__(self, instance: object, owner: type | None = None) -> NoReturn:
-        raise AttributeError(
-            f"World has no {self._name!r}: its collectives move arrays and have no reductions yet; use torch.distributed, with NCCL "
-            "between GPUs, or mpi4py"
-        )
 
 
 class CollectiveCalls:
@@ -48,14 +35,6 @@ class CollectiveCalls:
     rank: int
     size: int
     _desk: Desk
-
-    if not TYPE_CHECKING:
-        reduce = _NoReduction()
-        all_reduce = _NoReduction()
-        allreduce = _NoReduction()
-        reduce_scatter = _NoReduction()
-        scan = _NoReduction()
-        exscan = _NoReduction()
 
     def broadcast(
         self,

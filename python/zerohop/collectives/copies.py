@@ -17,6 +17,7 @@ class Copier:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._byte: Any = None  # used by wait_for()
+        self._room: Any = None  # used by room()
 
     def copy(self, target: Block, source: Block, deadline: Deadline) -> None:
         """Copies a block of the same size; the two are the same memory or do not overlap. Raises TransferTimeout, CudaError."""
@@ -50,6 +51,15 @@ class Copier:
         scratch = Flat(endpoint, np.empty(nbytes, np.uint8), "scratch")
         scratch.dtype, scratch.itemsize = flat.dtype, flat.itemsize
         return scratch.whole()
+
+    def room(self, nbytes: int, like: Block) -> Block:
+        """As scratch(), in registered memory that is kept, and so is that of the next call."""
+        endpoint, flat = self._membership.endpoint, like.flat
+        if self._room is None or self._room.nbytes < nbytes:
+            self._room = endpoint.empty(max(nbytes, 4096))
+        itemsize = flat.itemsize
+        whole = self._room[: self._room.nbytes // itemsize * itemsize]
+        return Block(Flat(endpoint, whole.view(flat.dtype), "room"), 0, nbytes)
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
         """Waits until a GPU stream has done its work so far. Raises TransferTimeout, CudaError, TypeError."""

@@ -9,12 +9,13 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._world.deadline import SLICE, Deadline
 from zerohop._world.ending import Ending
-from zerohop._world.history import KINDS, NO_ROOT, Called
+from zerohop._world.history import KINDS, NO_ROOT, Called, Common
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.exchange import Exchange, Move, Stop
 from zerohop.collectives.lines import Lines
-from zerohop.collectives.order import Collective, Common, Order
+from zerohop.collectives.order import Collective, Order
+from zerohop.collectives.reductions import Reduction
 from zerohop.collectives.turn import Turn
 from zerohop.errors import RouteUnavailable
 
@@ -94,24 +95,29 @@ class Desk:
         how: How,
         body: Callable[[Turn], None],
         agreed: int | None = None,
+        fold: Reduction | None = None,
     ) -> Collective:
-        """body: the algorithm. agreed: the size, if all ranks must have the same. Raises its error, if it is waited for."""
+        """body: the algorithm. agreed: the size, if all ranks must have the same. fold: of a reduction. Raises its error, if it is waited for."""
 
         def run(call: Called, deadline: Deadline) -> None:
             body(Turn(call, self._lines, self._copier, deadline))
 
-        common = (NO_ROOT if root is None else root, agreed, flats[0].dtype if flats else "")
+        dtype = flats[0].dtype if flats else ""
+        if fold is not None:
+            fold.check(dtype)
+        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(fold or ()))
         return self._start(kind, common, run, flats, how)
 
     def at_once(
-        self, kind: int, root: int | None, out: Any, array: Any, timeout: float | None
+        self, kind: int, root: int | None, out: Any, array: Any, timeout: float | None, *fold: Any
     ) -> Collective | None:
         """The fast path for few ranks and small host arrays. None: another case, or wrong arguments, left to start().
 
-        kind: index in KINDS. root: None for none. out: the output; None for a broadcast. Raises its error.
+        kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. fold: of a
+        reduction. Raises its error.
         """
         try:
-            found = self._calls.of_all(kind, root, out, array, timeout)
+            found = self._calls.of_all(kind, root, out, array, timeout, *fold)
             if found is None or type(found) is Collective:
                 return found
             return self._go_on(KINDS[kind], found)  # inside `try`: a signal may come before it

@@ -5,19 +5,15 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Cause, EndedElsewhere, Ending, Mismatch
 from zerohop._world.failure_reports import LATE, LOST, MISMATCH, OTHER, described
-from zerohop._world.history import Called
+from zerohop._world.history import Called, Common
 from zerohop.collectives.blocks import Flat
 from zerohop.collectives.lines import Lines
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
-
-# The parts of a call, besides its kind, that must agree on all ranks: root, bytes (None: may differ) and dtype.
-Common: TypeAlias = tuple[int, "int | None", str]
 
 
 class Collective:
@@ -153,8 +149,8 @@ class Order:
 
     def _add(self, kind: str, common: Common) -> Called:
         if kind != "send_recv":
-            return self._history.add(kind, *common)
-        return Called(0, 0, 0, kind, *common)
+            return self._history.add(kind, common)
+        return Called(0, 0, 0, kind, common.root, common.nbytes, common.dtype)
 
     def untaken(self) -> str:
         """A text of messages that no call has taken; "" if there are none, or if another error has reported them."""

@@ -11,6 +11,7 @@ from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch.foreign import torch
+from zerohop.torch.reduce_ops import reduction
 from zerohop.torch.tensors import only, read, written
 from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named
 from zerohop.world import World
@@ -112,6 +113,45 @@ class Calls:
         out, parts = [written(each) for each in outputs], [read(each) for each in inputs]
         return self._start(opts, outputs, lambda **how: self._world.all_to_all(out, parts, **how))
 
+    # --- reductions ---
+
+    def allreduce(self, tensors: Sequence[Any], opts: Any) -> Work:
+        array, how = written(only(tensors, "all_reduce")), reduction(opts.reduceOp)
+        return self._start(
+            opts, tensors, lambda **more: self._world.all_reduce(array, **how, **more)
+        )
+
+    def allreduce_coalesced(self, tensors: Sequence[Any], opts: Any) -> Work:
+        return Works([self.allreduce([each], opts) for each in tensors], self.seconds)
+
+    def reduce(self, tensors: Sequence[Any], opts: Any) -> Work:
+        tensor, root, how = only(tensors, "reduce"), opts.rootRank, reduction(opts.reduceOp)
+        array = written(tensor) if root == self._world.rank else read(tensor)
+        return self._start(
+            opts, tensors, lambda **more: self._world.reduce(array, root, **how, **more)
+        )
+
+    def reduce_scatter(
+        self, outputs: Sequence[Any], inputs: Sequence[Sequence[Any]], opts: Any
+    ) -> Work:
+        out, how = written(only(outputs, "reduce_scatter")), reduction(opts.reduceOp)
+        parts = [read(each) for each in only(inputs, "reduce_scatter")]
+        return self._start(
+            opts, outputs, lambda **more: self._world.reduce_scatter(out, parts, **how, **more)
+        )
+
+    def reduce_scatter_single(self, output: Any, array: Any, opts: Any) -> Work:
+        out, parts, how = written(output).view(-1), read(array).view(-1), reduction(opts.reduceOp)
+        return self._start(
+            opts, [output], lambda **more: self._world.reduce_scatter(out, parts, **how, **more)
+        )
+
+    def reduce_scatter_single_coalesced(
+        self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any
+    ) -> Work:
+        pairs = zip(outputs, inputs, strict=True)
+        return Works([self.reduce_scatter_single(*pair, opts) for pair in pairs], self.seconds)
+
     def barrier(self, opts: Any) -> Work:
         """All-gathers one byte per rank, so it follows earlier collectives, as with NCCL and gloo."""
         world = self._world
@@ -133,6 +173,8 @@ class Calls:
     _allgather_base = all_gather_single
     allgather_into_tensor_coalesced = all_gather_single_coalesced
     alltoall_base = all_to_all_single
+    _reduce_scatter_base = reduce_scatter_single
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
     # --- two ranks ---
 

@@ -123,23 +123,6 @@ def _routed(name: str) -> Callable[..., Any]:
     return call
 
 
-def _refused(name: str) -> Callable[..., Any]:
-    """A reduction: passed to another backend if that serves the tensors, else refused."""
-
-    def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
-        other = self._serving(args, name)
-        if other is self._calls:
-            raise NotImplementedError(
-                f"zerohop has no reductions: it cannot {name} {_type_of(args)} tensors. Use another backend: "
-                'in the same group for another device ("cpu:gloo,cuda:zerohop"), or in a second one, '
-                'new_group(backend="nccl"), or "gloo"'
-            )
-        return getattr(other, name)(*args, **kwargs)
-
-    call.__name__ = name
-    return call
-
-
 def _type_of(args: Any) -> str | None:
     """The type of device of the first tensor among them."""
     for each in args:
@@ -177,14 +160,15 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     allgather_into_tensor_coalesced = _routed("allgather_into_tensor_coalesced")
     alltoall_base = _routed("alltoall_base")
 
-    allreduce = _refused("allreduce")
-    allreduce_coalesced = _refused("allreduce_coalesced")
-    reduce = _refused("reduce")
-    reduce_scatter = _refused("reduce_scatter")
-    reduce_scatter_single = _refused("reduce_scatter_single")
-    reduce_scatter_single_coalesced = _refused("reduce_scatter_single_coalesced")
-    _reduce_scatter_base = _refused("_reduce_scatter_base")
-    reduce_scatter_tensor_coalesced = _refused("reduce_scatter_tensor_coalesced")
+    allreduce = _routed("allreduce")
+    allreduce_coalesced = _routed("allreduce_coalesced")
+    reduce = _routed("reduce")
+    reduce_scatter = _routed("reduce_scatter")
+    reduce_scatter_single = _routed("reduce_scatter_single")
+    reduce_scatter_single_coalesced = _routed("reduce_scatter_single_coalesced")
+    # Names before PyTorch 2.13.
+    _reduce_scatter_base = _routed("_reduce_scatter_base")
+    reduce_scatter_tensor_coalesced = _routed("reduce_scatter_tensor_coalesced")
 
     def barrier(self, opts: Any = None) -> Any:
         return self._calls.barrier(c10d.BarrierOptions() if opts is None else opts)

@@ -1,0 +1,48 @@
+// Reductions, element by element, of arrays in host memory.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/dtype.hpp"
+
+namespace zerohop::engine::collective {
+
+enum class Op : std::uint8_t {
+  none,
+  sum,
+  prod,
+  min,         // NaN if any is NaN
+  max,         // likewise
+  avg,         // the sum, divided by the number of ranks
+  premul_sum,  // the sum, times a factor
+  band,        // bits
+  bor,
+  bxor,
+  land,  // whether all are not 0
+  lor,   // whether any is not 0
+};
+inline constexpr std::array<std::string_view, 12> kOpNames{
+    "none", "sum", "prod", "min", "max", "avg", "premul_sum", "band", "bor", "bxor", "land", "lor"};
+
+struct Reduction {
+  Op op = Op::sum;
+  DType dtype;
+  double factor = 1;  // of premul_sum
+};
+
+// Why the operation does not exist for that type; empty: it does.
+std::string why_no_reduction(Op op, const DType& dtype);
+
+// out[i] = in[0][i] op in[1][i] op ..., from left to right, so the result depends on nothing else.
+// Integers wrap. float16 and bfloat16 are accumulated in float32 and rounded once. Bool: sum, max
+// and bor are lor; prod, min and band are land. out may be one of the inputs. count: elements.
+// Throws std::invalid_argument for an operation that does not exist.
+void reduce(const Reduction& reduction, std::byte* out, std::span<const std::byte* const> in,
+            std::uint64_t count);
+
+}  // namespace zerohop::engine::collective

@@ -1,0 +1,194 @@
+"""The reductions of a World, as a program calls them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SCAN
+from zerohop.collectives import reductions
+from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own
+from zerohop.collectives.desk import Desk, How
+from zerohop.collectives.reductions import Reduction, reduction
+from zerohop.collectives.turn import Turn
+
+_NUMBERS = (int, float, complex, np.generic)
+
+
+class ReductionCalls:
+    """Reductions: collectives that combine the arrays of all ranks, element by element.
+
+    op: "sum", "prod", "min", "max" (NaN if any is NaN), "avg" (of floats), "premul_sum" (the sum times `factor`, which all ranks give
+    alike), "band", "bor", "bxor" (bits of integers), "land", "lor" (logical). dtypes: integers, which wrap, bool, float16 and
+    bfloat16, which are accumulated in float32 and rounded once, float32, float64, complex. Blocks are combined in the order of
+    ranks: the result is the same on all ranks and in every run, bit for bit.
+
+    array: of a host, strided or not, or a contiguous one of a GPU, which goes through host memory; or a number, for which the call
+    returns the result. out: another array for the result; default: `array` itself.
+
+    In other respects they are collectives, with the same arguments and errors; TypeError for an op that the dtype does not have.
+    """
+
+    rank: int
+    _desk: Desk
+
+    def all_reduce(
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        factor: float | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Combines the arrays of all ranks, on every rank. Returns a Collective, or for a number the result."""
+        how = How(stream, timeout, wait)
+        return self._reduce(ALL_REDUCE, None, array, reduction(op, factor), out, how)
+
+    def reduce(
+        self,
+        array: Any,
+        root: int = 0,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        factor: float | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Combines the arrays of all ranks, on the root. Elsewhere `array` does not change, and a number gives None."""
+        how = How(stream, timeout, wait)
+        return self._reduce(REDUCE, root, array, reduction(op, factor), out, how)
+
+    def scan(
+        self,
+        array: Any,
+        op: str = "sum",
+        *,
+        out: Any = None,
+        factor: float | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Combines on each rank the arrays of ranks 0 to its own (MPI_Scan). "avg" is not possible."""
+        if op == "avg":
+            raise ValueError("scan has no avg: take the sum, and divide it by rank + 1")
+        how = How(stream, timeout, wait)
+        return self._reduce(SCAN, None, array, reduction(op, factor), out, how)
+
+    def reduce_scatter(
+        self,
+        out: Any,
+        parts: Any,
+        op: str = "sum",
+        *,
+        counts: Iterable[int] | None = None,
+        factor: float | None = None,
+        stream: Any = None,
+        timeout: float | None = None,
+        wait: bool = True,
+    ) -> Any:
+        """Combines part `i` of all ranks into `out` of rank `i`. parts: contiguous; counts: rows of each part."""
+        fold, desk = reduction(op, factor), self._desk
+        if counts is None and stream is None and wait:
+            done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *fold)
+            if done is not None:
+                return done
+        sources, blocks = desk.parts(parts, "parts", counts)
+        target = desk.flat(out, "out", writable=True)
+        flats = [*sources, target]
+        check_dtypes(flats)
+        check_own(target.whole(), blocks[self.rank])
+        if not target.whole().is_at(blocks[self.rank]):
+            check_apart([target.whole()], blocks)
+        return desk.start(
+            KINDS[REDUCE_SCATTER],
+            None,
+            flats,
+            How(stream, timeout, wait),
+            lambda turn: reductions.reduce_scatter(turn, target.whole(), blocks, fold),
+            sum(block.nbytes for block in blocks),
+            fold,
+        )
+
+    def _reduce(
+        self, kind: int, root: int | None, array: Any, fold: Reduction, out: Any, how: How
+    ) -> Any:
+        if isinstance(array, _NUMBERS):
+            return self._reduce_number(kind, root, array, fold, out, how)
+        if how.stream is None and how.wait:
+            done = self._desk.at_once(kind, root, out, array, how.timeout, *fold)
+            if done is not None:
+                return done
+        desk = self._desk
+        root = None if root is None else desk.rank(root)
+        has_result = root in (None, self.rank)
+        source, target = _Packed(array), _Packed(array if out is None else out)
+        flat = desk.flat(source.array, "array", writable=has_result and out is None)
+        result = flat
+        if out is not None and has_result:
+            result = desk.flat(target.array, "out", writable=True)
+            _check_pair(result, flat)
+        call = _CALLS[kind]
+
+        def body(turn: Turn) -> None:
+            call(turn, result.whole() if has_result else None, flat.whole(), fold)
+            if has_result:
+                (source if out is None else target).unpack()
+
+        flats = [flat] if result is flat else [flat, result]
+        return desk.start(KINDS[kind], root, flats, how, body, flat.nbytes, fold)
+
+    def _reduce_number(
+        self, kind: int, root: int | None, number: Any, fold: Reduction, out: Any, how: How
+    ) -> Any:
+        if out is not None or not how.wait:
+            raise ValueError("the call returns the result of a number: without out= and wait=False")
+        array = np.array(number)
+        if array.dtype == object:
+            raise ValueError(f"{number} does not fit 64 bits")
+        self._reduce(kind, root, array, fold, None, how)
+        if root not in (None, self.rank):
+            return None
+        return array[()] if isinstance(number, np.generic) else array.item()
+
+
+_CALLS: dict[int, Callable[..., None]] = {
+    ALL_REDUCE: reductions.all_reduce,
+    REDUCE: reductions.reduce,
+    SCAN: reductions.scan,
+}
+
+
+def _check_pair(result: Flat, flat: Flat) -> None:
+    check_dtypes([flat, result])
+    check_own(result.whole(), flat.whole())
+    if not result.whole().is_at(flat.whole()):
+        check_apart([result.whole()], [flat.whole()])
+
+
+class _Packed:
+    """An array of a host, or a packed copy of one with gaps."""
+
+    def __init__(self, given: Any) -> None:
+        self._given, self.array = given, given
+        strides = getattr(given, "is_contiguous", None)  # of PyTorch
+        if strides is not None and not strides():
+            self.array = given.contiguous()
+        elif isinstance(given, np.ndarray) and not given.flags.c_contiguous:
+            self.array = np.ascontiguousarray(given)
+
+    def unpack(self) -> None:
+        """Copies the result back."""
+        if self.array is self._given:
+            return
+        if isinstance(self._given, np.ndarray):
+            self._given[...] = self.array
+        else:
+            self._given.copy_(self.array)
