@@ -1,6 +1,8 @@
 """Programs to copy from: each is one file that starts its own ranks, or runs under torchrun, mpirun or srun, and checks its result.
 
 ``python -m zerohop.examples.numpy_only``: the smallest; NumPy only.
+``python -m zerohop.examples.cg``: the conjugate gradient method, with sums by all_reduce; NumPy only.
+``python -m zerohop.examples.train``: PyTorch modules trained by DDP and FSDP2 on the backend of torch.distributed.
 ``python -m zerohop.examples.halo``: an array split by columns, whose halos are written in place; CuPy on GPUs, else NumPy.
 ``python -m zerohop.examples.stencil``: an array split by rows; a launch for each step, or one kernel that exchanges halos.
 ``python -m zerohop.examples.matvec``: a service that multiplies vectors by matrices; its host answers, or its kernel.

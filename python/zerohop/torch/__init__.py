@@ -1,9 +1,9 @@
 """A backend of torch.distributed: ``import zerohop.torch``, then ``init_process_group("zerohop")``.
 
-It moves tensors of hosts and GPUs and has no reductions: send, recv and their asynchronous forms, batch_isend_irecv, broadcast,
-scatter, gather, all_gather, all_to_all and barrier, and calls built on them, such as the object collectives. For reductions use
-another backend, in the same group for another type of device (``"cpu:gloo,cuda:zerohop"``, ``"cpu:zerohop,cuda:nccl"``)
-or in a second group.
+It serves tensors of hosts and GPUs: send, recv and their asynchronous forms, batch_isend_irecv, broadcast, scatter, gather,
+all_gather, all_to_all, all_reduce, reduce, reduce_scatter and barrier, and what is built on them: DistributedDataParallel,
+fully_shard (FSDP2), the object collectives. Reductions of GPU tensors go through host memory. Another backend may serve
+the other type of device (``"cpu:gloo,cuda:zerohop"``, ``"cpu:zerohop,cuda:nccl"``).
 
 Each group is a World, with the same rules: a lost rank, or a timeout, ends the collectives of its groups on all
 ranks, with PeerLost, TransferTimeout, ... from the call or ``work.wait()``. A recv that timed out stays posted.
