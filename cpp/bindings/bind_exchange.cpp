@@ -245,11 +245,13 @@ belong there). left: seconds that posting may wait.)")
           [](const ExchangeHandle& self, std::size_t receive) {
             const Move& move = self.exchange->receive(receive);
             const auto [array, begin] = self.plan->place(move);
-            return std::tuple(array, begin, move.nbytes);
+            const DType& dtype = self.plan->dtype();
+            return std::tuple(array, begin, move.nbytes, dtype.name(), dtype.itemsize());
           },
           py::arg("receive"),
-          "Of what SmallCollectives has begun: the array into which it goes, where there, and its "
-          "bytes.")
+          "Of what SmallCollectives has begun: the array into which it goes, where there, its "
+          "bytes, "
+          "and its dtype with the item size: the array may be plain bytes.")
       .def(
           "missing", [](const ExchangeHandle& self) { return self.exchange->missing(); },
           "Ranks that still have to send something.")

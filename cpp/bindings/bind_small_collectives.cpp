@@ -120,6 +120,7 @@ std::optional<Rank> rank_in(const Calls& self, py::handle given) {
 
 py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::handle out,
                        py::handle array, py::handle timeout, std::uint8_t op, double factor) {
+  if (op >= engine::collective::kOpNames.size()) return py::none();
   Place place = self.place;
   place.op = static_cast<Op>(op);
   place.factor = factor;

@@ -207,8 +207,11 @@ bool Plan::among_all(bool gathers, py::handle target, const HostArray* targets,
   return true;
 }
 
-// Registered by nobody: small blocks come with their headers.
+// Whole elements of any type fit. Small blocks come with their headers, so it is not registered,
+// unless they come from a GPU.
 std::byte* Plan::room_for(std::uint64_t nbytes) {
+  constexpr std::uint64_t kLongestElement = 16;
+  nbytes = (nbytes + kLongestElement - 1) / kLongestElement * kLongestElement;
   if (!room_ || static_cast<std::uint64_t>(PyByteArray_GET_SIZE(room_.ptr())) < nbytes) {
     room_ = py::reinterpret_steal<py::object>(
         PyByteArray_FromStringAndSize(nullptr, static_cast<Py_ssize_t>(nbytes)));

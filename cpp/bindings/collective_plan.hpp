@@ -46,8 +46,9 @@ class Plan {
   void number(const Number& number);
   // Once the moves are complete: true if others follow, which are then in place.
   bool next();
-  // The array that a move writes to, and the offset in it.
+  // The array that a move writes to, and the offset in it. It may be plain bytes.
   std::pair<py::object, std::uint64_t> place(const engine::collective::Move& receive) const;
+  const DType& dtype() const { return *named_; }
   // Releases the program's arrays.
   void release() noexcept;
 

@@ -1730,9 +1730,9 @@ class Exchange:
         """
     def place(
         self, receive: typing.SupportsInt | typing.SupportsIndex
-    ) -> tuple[typing.Any, int, int]:
+    ) -> tuple[typing.Any, int, int, str, int]:
         """
-        Of what SmallCollectives has begun: the array into which it goes, where there, and its bytes.
+        Of what SmallCollectives has begun: the array into which it goes, where there, its bytes, and its dtype with the item size: the array may be plain bytes.
         """
     def run(
         self,

@@ -58,8 +58,8 @@ def test_ranks_write_to_each_other(tmp_path):
 def test_ranks_share_what_they_have(tmp_path):
     code = saved("docs/collectives.md", "share.py")
     with python(code, "1", cwd=tmp_path) as second, python(code, "0", cwd=tmp_path) as first:
-        assert first.communicate() == ("0 1.0 [0.0, 1.0, 2.0] [3.0, 12.0]\n", "")
-        assert second.communicate() == ("1 1.0 [3.0, 4.0, 5.0] [3.0, 12.0]\n", "")
+        assert first.communicate() == ("0 1.0 [3.0, 12.0] [3.0, 5.0, 7.0] 1\n", "")
+        assert second.communicate() == ("1 1.0 [3.0, 12.0] [3.0, 5.0, 7.0] 1\n", "")
 
 
 @pytest.mark.timeout(PATIENCE)

@@ -106,6 +106,8 @@ class History:
         text = f"rank {rank} has called {its}, rank {self._rank} {mine}"
         if str(mine) == str(its):
             text += ", after calls that were not the same"
+            if _core.OPS[mine.op] == "premul_sum":
+                text += ", or with another factor="
         return f"{text}: {SAME_CALLS}"
 
     def _read(self, peer: _core.Peer) -> dict[int, Called]:

@@ -68,7 +68,8 @@ class Flat:
             given = isinstance(self.array, _core.Memory)
             # Without the cache: the other ranks' right to it ends with the call.
             memory = self.array if given else self._endpoint.register(self.array, cache=False)
-            self._memory = memory.reshape(-1)
+            memory = memory.reshape(-1)
+            self._memory = memory if memory.dtype == self.dtype else memory.view(self.dtype)
         return self._memory
 
     def whole(self) -> Block:

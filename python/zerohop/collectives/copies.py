@@ -56,10 +56,10 @@ class Copier:
         """As scratch(), in registered memory that is kept, and so is that of the next call."""
         endpoint, flat = self._membership.endpoint, like.flat
         if self._room is None or self._room.nbytes < nbytes:
-            self._room = endpoint.empty(max(nbytes, 4096))
-        itemsize = flat.itemsize
-        whole = self._room[: self._room.nbytes // itemsize * itemsize]
-        return Block(Flat(endpoint, whole.view(flat.dtype), "room"), 0, nbytes)
+            self._room = endpoint.empty(
+                max(-(-nbytes // 16) * 16, 4096)
+            )  # whole elements of any type
+        return Block(Flat(endpoint, self._room.view(flat.dtype), "room"), 0, nbytes)
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
         """Waits until a GPU stream has done its work so far. Raises TransferTimeout, CudaError, TypeError."""

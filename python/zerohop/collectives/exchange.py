@@ -111,8 +111,9 @@ class Exchange:
         """The block of that receive."""
         if self._receives:
             return self._receives[number].block
-        out, begin, nbytes = self._exchange.place(number)
+        out, begin, nbytes, dtype, itemsize = self._exchange.place(number)
         flat = Flat(self._lines.membership.endpoint, out, "out", writable=True)
+        flat.dtype, flat.itemsize = dtype, itemsize
         self._flats.append(flat)
         return Block(flat, begin, nbytes)
 

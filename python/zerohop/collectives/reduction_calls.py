@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SCAN
 from zerohop.collectives import reductions
-from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own
+from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.reductions import Reduction, reduction
 from zerohop.collectives.turn import Turn
@@ -105,8 +106,7 @@ class ReductionCalls:
         flats = [*sources, target]
         check_dtypes(flats)
         check_own(target.whole(), blocks[self.rank])
-        if not target.whole().is_at(blocks[self.rank]):
-            check_apart([target.whole()], blocks)
+        check_apart([target.whole()], moved(blocks, self.rank, target.whole()))
         return desk.start(
             KINDS[REDUCE_SCATTER],
             None,
@@ -129,8 +129,10 @@ class ReductionCalls:
         desk = self._desk
         root = None if root is None else desk.rank(root)
         has_result = root in (None, self.rank)
-        source, target = _Packed(array), _Packed(array if out is None else out)
-        flat = desk.flat(source.array, "array", writable=has_result and out is None)
+        in_place = has_result and out is None
+        source = _Packed(array, "array", written=in_place)
+        target = source if out is None or not has_result else _Packed(out, "out", written=True)
+        flat = desk.flat(source.array, "array", writable=in_place)
         result = flat
         if out is not None and has_result:
             result = desk.flat(target.array, "out", writable=True)
@@ -140,7 +142,7 @@ class ReductionCalls:
         def body(turn: Turn) -> None:
             call(turn, result.whole() if has_result else None, flat.whole(), fold)
             if has_result:
-                (source if out is None else target).unpack()
+                target.unpack()
 
         flats = [flat] if result is flat else [flat, result]
         return desk.start(KINDS[kind], root, flats, how, body, flat.nbytes, fold)
@@ -150,9 +152,11 @@ class ReductionCalls:
     ) -> Any:
         if out is not None or not how.wait:
             raise ValueError("the call returns the result of a number: without out= and wait=False")
-        array = np.array(number)
-        if array.dtype == object:
-            raise ValueError(f"{number} does not fit 64 bits")
+        plain = isinstance(number, int) and not isinstance(number, bool)
+        try:
+            array = np.array(number, np.int64 if plain else None)
+        except OverflowError:
+            raise ValueError(f"{number} does not fit int64: pass a float, or an array") from None
         self._reduce(kind, root, array, fold, None, how)
         if root not in (None, self.rank):
             return None
@@ -174,15 +178,22 @@ def _check_pair(result: Flat, flat: Flat) -> None:
 
 
 class _Packed:
-    """An array of a host, or a packed copy of one with gaps."""
+    """An array, or a packed copy of one of a host with gaps."""
 
-    def __init__(self, given: Any) -> None:
+    def __init__(self, given: Any, what: str, *, written: bool) -> None:
         self._given, self.array = given, given
-        strides = getattr(given, "is_contiguous", None)  # of PyTorch
-        if strides is not None and not strides():
-            self.array = given.contiguous()
-        elif isinstance(given, np.ndarray) and not given.flags.c_contiguous:
+        if isinstance(given, np.ndarray) and not given.flags.c_contiguous:
+            if written and not given.flags.writeable:
+                raise ValueError(f"{what} is written, but read-only: give a writable array")
             self.array = np.ascontiguousarray(given)
+        elif _is_tensor_with_gaps(given):
+            self._given = given.detach()
+            if written and any(
+                length > 1 and not stride
+                for length, stride in zip(given.shape, given.stride(), strict=True)
+            ):
+                raise ValueError(f"{what} is written, but its elements overlap: give a copy")
+            self.array = self._given.contiguous()
 
     def unpack(self) -> None:
         """Copies the result back."""
@@ -191,4 +202,12 @@ class _Packed:
         if isinstance(self._given, np.ndarray):
             self._given[...] = self.array
         else:
-            self._given.copy_(self.array)
+            torch = import_module("torch")
+            with torch.inference_mode(self._given.is_inference()):
+                self._given.copy_(self.array)
+
+
+def _is_tensor_with_gaps(array: Any) -> bool:
+    """Of PyTorch, in host memory."""
+    is_contiguous = getattr(array, "is_contiguous", None)
+    return is_contiguous is not None and not is_contiguous() and array.device.type == "cpu"

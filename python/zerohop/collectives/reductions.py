@@ -109,8 +109,9 @@ def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], fold: Reducti
         sends = {other: parts[other] for other in others}
         _direct(turn, sends, others, parts[rank], out, fold)
         return
-    cuts = [part.pieces(PIECE) for part in parts]
-    results = out.pieces(PIECE)
+    step = max(EAGER, PIECE // (turn.size - 1) // 16 * 16) if others else PIECE
+    cuts = [part.pieces(step) for part in parts]
+    results = out.pieces(step)
     room = turn.copier.room(len(others) * max(each.nbytes for each in results), out)
     for number in range(max(map(len, cuts))):
         sends = {other: cuts[other][number] for other in others if number < len(cuts[other])}
@@ -119,8 +120,14 @@ def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], fold: Reducti
             sources = others
             slots = _cut(room, sources, results[number].nbytes)
         turn.exchange(
-            [turn.move(other, each, part=number) for other, each in sends.items()],
-            [turn.move(other, each, part=number) for other, each in slots.items()],
+            [
+                turn.move(other, each, whole=parts[other].nbytes, part=number)
+                for other, each in sends.items()
+            ],
+            [
+                turn.move(other, each, whole=out.nbytes, part=number)
+                for other, each in slots.items()
+            ],
         )
         if number < len(results):
             slots[rank] = cuts[rank][number]

@@ -37,7 +37,7 @@ def train(model: Any, ranks: list[int], steps: int) -> float:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     for _ in range(steps):
         optimizer.zero_grad()
-        loss = nn.functional.nll_loss(model(tokens).flatten(0, 1), tokens.flatten())
+        loss: Any = nn.functional.nll_loss(model(tokens).flatten(0, 1), tokens.flatten())
         loss.backward()
         optimizer.step()
     mean = loss.detach().clone()
@@ -68,7 +68,7 @@ def run(steps: int) -> None:
     fully_shard(sharded, mesh=mesh)
     check("loss by FSDP2", train(sharded, [rank], steps), right)
     matrix = torch.arange(size * 12.0).reshape(size * 3, 4)
-    product = distribute_tensor(matrix, mesh, [Shard(0)]).T @ distribute_tensor(
+    product: Any = distribute_tensor(matrix, mesh, [Shard(0)]).T @ distribute_tensor(
         matrix, mesh, [Shard(0)]
     )
     whole = product.redistribute(mesh, [Replicate()]).to_local()  # sums the ranks' parts
@@ -103,7 +103,7 @@ def main() -> None:
         int(os.environ["RANK"]),
         int(os.environ["WORLD_SIZE"]),
     )
-    where = (
+    where: dict[str, Any] = (
         {"init_method": f"file://{store}/store", "rank": rank, "world_size": size} if store else {}
     )
     dist.init_process_group("zerohop", **where)
