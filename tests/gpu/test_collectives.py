@@ -46,6 +46,18 @@ def each_call(world: Any, place: Callable[[], str], count: int, dtype: torch.dty
     call = world.broadcast(out, 0, wait=False)
     call.wait()
     shows(out, 41)
+    array = made(3 + rank)
+    world.all_reduce(array)
+    shows(array, 7)
+    world.all_reduce(made(5 + rank), "max", out=out)
+    shows(out, 6)
+    world.reduce(array, 1)
+    shows(array, 14 if rank else 7)
+    array = made(3 + rank)
+    world.scan(array)
+    shows(array, 7 if rank else 3)
+    world.reduce_scatter(out, made(rank + 1, rank + 3))
+    shows(out, 7 if rank else 3)
 
 
 def work(link: Link, directory: Path, gpus: int) -> None:

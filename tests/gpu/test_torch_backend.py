@@ -21,11 +21,11 @@ def each_call(gpus: int) -> None:
     """With a tensor of the host among them now and then."""
     device, rank, other = own_gpu(gpus), dist.get_rank(), 1 - dist.get_rank()
 
-    def made(count: int, *values: int) -> Any:
+    def made(count: int, *values: float) -> Any:
         rows = [torch.full((count,), value, dtype=torch.bfloat16) for value in values]
         return torch.cat(rows).to(device)
 
-    def shows(tensor: Any, count: int, *values: int) -> None:
+    def shows(tensor: Any, count: int, *values: float) -> None:
         assert torch.equal(tensor, made(count, *values)), f"{values}: {tensor}"
 
     gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -54,6 +54,15 @@ def each_call(gpus: int) -> None:
         shows(out if rank == 0 else host.to(device), count, 51)
         future = dist.broadcast(tensor, 0, async_op=True).get_future()
         future.wait()
+        tensor = made(count, rank + 1)
+        dist.all_reduce(tensor)
+        shows(tensor, count, 3)
+        host = torch.full((count,), rank + 1, dtype=torch.bfloat16)
+        dist.all_reduce(host if rank else tensor)  # one of a host, one of a GPU
+        shows(host.to(device) if rank else tensor, count, 5)
+        scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        scatter(out, made(count, rank, rank + 2), op=dist.ReduceOp.AVG)
+        shows(out, count, 2.5 if rank else 0.5)
     found: list[Any] = [None, None]
     dist.all_gather_object(found, rank)
     assert found == [0, 1]
@@ -84,6 +93,43 @@ def in_streams(gpus: int) -> None:
     dist.barrier()
 
 
+def trained(gpus: int) -> None:
+    """By DDP and by FSDP2 what one process finds for both batches."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    device, rank = own_gpu(gpus), dist.get_rank()
+    batches = torch.arange(64.0).reshape(2, 4, 8).to(device) / 64
+
+    def losses(model: Any, batch: Any, wrap: Any) -> Any:
+        model = wrap(model)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        found = []
+        for _ in range(5):
+            optimizer.zero_grad()
+            loss = model(batch).square().mean()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.detach().clone())
+        return torch.stack(found)
+
+    def model() -> Any:
+        torch.manual_seed(0)
+        return torch.nn.Sequential(
+            torch.nn.Linear(8, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3)
+        ).to(device)
+
+    alone = losses(model(), batches.flatten(0, 1), lambda each: each)
+    mesh = init_device_mesh("cuda", (2,)) if gpus > 1 else None
+    wraps = [torch.nn.parallel.DistributedDataParallel]
+    if mesh is not None:
+        wraps.append(lambda each: fully_shard(each, mesh=mesh))
+    for wrap in wraps:
+        both = losses(model(), batches[rank], wrap)
+        dist.all_reduce(both, dist.ReduceOp.AVG)
+        assert torch.allclose(both, alone, rtol=1e-4), (both, alone)
+
+
 def beside_gloo(gpus: int) -> None:
     """The host's tensors go by gloo, the GPUs' by zerohop."""
     device = own_gpu(gpus)
@@ -100,7 +146,7 @@ def beside_gloo(gpus: int) -> None:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("p2p", ["1", "0"])
 @pytest.mark.parametrize("gpus", range(1, APART + 1))
-@pytest.mark.parametrize("function", [each_call, in_streams])
+@pytest.mark.parametrize("function", [each_call, in_streams, trained])
 def test_tensors_of_gpus_arrive(tmp_path, monkeypatch, function, gpus, p2p):
     monkeypatch.setenv("ZEROHOP_DEVICE", "soft0")
     monkeypatch.setenv("ZEROHOP_P2P", p2p)
