@@ -1,4 +1,4 @@
-"""`zerohop bench host`, `wait`, `verbs`, `registration` and `python`, run for real, as short as shows that all is measured."""
+"""`zerohop bench host`, `wait`, `collectives`, `verbs`, `registration` and `python`, run for real, as short as shows that all is measured."""
 
 import json
 from pathlib import Path
@@ -11,11 +11,11 @@ import zerohop as zh
 from support.bench_players import FarPair, reported
 from support.patience import patient
 from zerohop import _core
-from zerohop.bench import calls, host, pair, plan, python, registration, verbs, wait
+from zerohop.bench import calls, collectives, host, pair, plan, python, registration, verbs, wait
 from zerohop.bench.command import COMMANDS
 from zerohop.bench.placement import FREE, TOGETHER
 from zerohop.bench.plan import KIB, Options, Order
-from zerohop.bench.rows import OURS
+from zerohop.bench.rows import OURS, Row
 from zerohop.bench.workers import serve
 from zerohop.local import Ranks
 
@@ -31,6 +31,7 @@ def short(monkeypatch):
     monkeypatch.setattr(calls, "BATCHES", 3)
     monkeypatch.setattr(wait, "QUICK_SECONDS", 0.002)
     monkeypatch.setattr(wait, "JOBS", (3,))
+    monkeypatch.setattr(collectives, "JOBS", (2, 3))
 
 
 def measured(
@@ -115,6 +116,41 @@ def test_two_processes_wait_where_they_are_placed_and_jobs_beside_all_who_are_th
     assert {r["placement"] for r in rows if r["test"] != wait.LATENCY} == {FREE}
     for said in ("zerohop p2p", "zerohop soft0", "all_gather 64 KiB, 3 ranks", "targets"):
         assert said in text
+
+
+@pytest.mark.timeout(patient(400))
+def test_calls_of_all_ranks_are_measured_over_sizes(tmp_path, monkeypatch):
+    monkeypatch.setattr(collectives, "QUICK", collectives.MEASURED)
+    peers = COMMANDS["collectives"].peers
+    text, head, rows = measured(collectives, tmp_path / "rows.json", peers)
+    absent = {a["impl"].split(",")[0] for a in head.get("not_available", ()) if not a["test"]}
+    everybody = {OURS, collectives.SOFT, "mpi", "gloo"} - absent
+    assert {(r["test"], r["nbytes"], r["impl"]) for r in rows} >= {
+        (f"{call}_{ranks}", nbytes, who)
+        for call in collectives.MEASURED
+        for ranks in (2, 3)
+        for nbytes in SIZES
+        for who in everybody
+    }
+    assert {r["route"] for r in rows if r["impl"] == collectives.SOFT} == {"host"}
+    for said in (
+        "all_reduce, 3 ranks, bus bandwidth",
+        "reduce_scatter, 2 ranks, a call",
+        "targets",
+    ):
+        assert said in text
+
+
+def test_bus_bandwidth_counts_what_a_rank_sends():
+    def of(test, nbytes=1200):
+        return collectives.bus_nbytes(
+            Row("collectives", test, "p2p", "", "host", "python", nbytes, OURS, "p50", 1.0, "s")
+        )
+
+    assert of("all_reduce_2") == 1200
+    assert of("all_reduce_4") == 1800
+    assert of("reduce_scatter_4") == of("all_gather_4") == of("all_to_all_4") == 3600
+    assert of("broadcast_4") == 1200
 
 
 @pytest.mark.timeout(300)

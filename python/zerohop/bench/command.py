@@ -50,6 +50,14 @@ COMMANDS = {
         mpi_yield_when_idle), gloo (torch.distributed).""",
         PLACEMENTS,
     ),
+    "collectives": Command(
+        "collectives",
+        ("mpi", "gloo"),
+        """Calls of all ranks of a job of 2, 4 and 8: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast.
+
+        Bus bandwidth as nccl-tests defines it. Ours by p2p and without it (soft0 over TCP). Peers: mpi (Open MPI by
+        mpi4py), gloo (torch.distributed).""",
+    ),
     "p2p": Command(
         "p2p.suite",
         ("nccl", "torch", "raw"),

@@ -17,7 +17,15 @@ Call = Callable[[int], object]
 Waits = Callable[[Any], object]  # waits for posted transfers
 WAITS = methodcaller("wait")
 # All ranks of a job make these calls.
-CALLS = ("barrier", "exchange", "all_to_all", "broadcast", "all_gather")
+CALLS = (
+    "barrier",
+    "exchange",
+    "all_to_all",
+    "broadcast",
+    "all_gather",
+    "all_reduce",
+    "reduce_scatter",
+)
 # These may return before all ranks have made them; ranks are apart by at most as many calls as there are ranks.
 RUNNING_AHEAD = ("exchange", "broadcast")
 
@@ -125,7 +133,7 @@ class Job(Player):
         """A function that makes one of CALLS once; its argument is the number of the call.
 
         Exchange: each rank sends to the next one and receives from the one before it. Broadcast: each rank is
-        the root in turn, so that no rank runs ahead.
+        the root in turn, so that no rank runs ahead. Reductions: sums of float32, all_reduce in place.
         """
         raise NotImplementedError
 

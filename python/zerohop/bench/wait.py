@@ -66,7 +66,7 @@ def make(options: Options) -> Suite:
         for ranks in JOBS:
             world, tests = Workers(OURS, ranks, WorldJob, options.device), job_tests(ranks)
             entries.append(Entry(OURS, world, tests=tests, label=f"{OURS}, {ranks} ranks"))
-            entries += _theirs(options, ranks, tests, f", {ranks} ranks")
+            entries += theirs(options, ranks, tests, f", {ranks} ranks")
     seconds = QUICK_SECONDS if options.quick else FULL_SECONDS
     return Suite("wait", steps, entries, plan=Plan(seconds=seconds), make_part=report)
 
@@ -87,10 +87,11 @@ def _pairs(options: Options) -> list[Entry]:
         tcp = Workers("tcp", 2, Tcp)
         found.append(Entry("tcp", tcp, tests=tests))
         found.append(Entry("tcp yielding", tcp, tests={LATENCY: "yielding_latency"}))
-    return found + _theirs(options, 2, {LATENCY: "send_latency"})
+    return found + theirs(options, 2, {LATENCY: "send_latency"})
 
 
-def _theirs(options: Options, ranks: int, tests: Mapping[str, str], label: str = "") -> list[Entry]:
+def theirs(options: Options, ranks: int, tests: Mapping[str, str], label: str = "") -> list[Entry]:
+    """The jobs of peers."""
     peers = {
         "mpi": (mpi.contender(ranks, 0, YIELDS), MPI_SETTINGS),
         "gloo": (Workers("gloo", ranks, torch.Gloo), torch.SETTINGS),
@@ -166,13 +167,14 @@ def _jobs(rows: Sequence[Row]) -> Iterator[Verdict]:
 
 
 class WorldJob(Job):
-    """One rank of a World, with all defaults."""
+    """One rank of a World, with all defaults. p2p: None for the default."""
 
-    def __init__(self, link: Link, device: str | None) -> None:
+    def __init__(self, link: Link, device: str | None, p2p: int | None = None) -> None:
         self.rank, self.size = link.rank, link.size
         self._link = link
         store = GatheredStore()
-        self._world = zh.World(store, self.rank, self.size, device=device)
+        more: dict[str, Any] = {} if p2p is None else {"p2p": p2p}
+        self._world = zh.World(store, self.rank, self.size, device=device, **more)
         for known in link.exchange(store.known):
             store.known.update(known)
         self._world.barrier()
@@ -188,6 +190,7 @@ class WorldJob(Job):
         world, size = self._world, self.size
         mine, other = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
         all_of_mine, gathered = (np.zeros(size * nbytes, np.uint8) for _ in range(2))
+        floats = mine.view("f4")
         to, source = (self.rank + 1) % size, (self.rank - 1) % size
         calls: dict[str, Call] = {
             "barrier": lambda number: world.barrier(),
@@ -195,6 +198,8 @@ class WorldJob(Job):
             "all_to_all": lambda number: world.all_to_all(gathered, all_of_mine),
             "broadcast": lambda number: world.broadcast(mine, root=number % size),
             "all_gather": lambda number: world.all_gather(gathered, mine),
+            "all_reduce": lambda number: world.all_reduce(floats),
+            "reduce_scatter": lambda number: world.reduce_scatter(floats, all_of_mine.view("f4")),
         }
         return calls[test]
 

@@ -239,6 +239,7 @@ class MpiJob(Job):
         world, size = self._world, self.size
         mine, other = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
         all_of_mine, gathered = (np.zeros(size * nbytes, np.uint8) for _ in range(2))
+        floats = mine.view("f4")
         to, source = (self.rank + 1) % size, (self.rank - 1) % size
         calls: dict[str, Call] = {
             "barrier": lambda number: world.Barrier(),
@@ -246,6 +247,10 @@ class MpiJob(Job):
             "all_to_all": lambda number: world.Alltoall(all_of_mine, gathered),
             "broadcast": lambda number: world.Bcast(mine, root=number % size),
             "all_gather": lambda number: world.Allgather(mine, gathered),
+            "all_reduce": lambda number: world.Allreduce(self._mpi.IN_PLACE, floats),
+            "reduce_scatter": lambda number: world.Reduce_scatter_block(
+                all_of_mine.view("f4"), floats
+            ),
         }
         return calls[test]
 

@@ -53,11 +53,13 @@ class Gloo(Job):
         return stream_seconds(partial(act, array, 1 - self.rank), times, window(nbytes))
 
     def call(self, test: str, nbytes: int) -> Call:
-        dist, size = self._dist, self.size
+        dist, torch, size = self._dist, self._torch, self.size
         mine, other = self._bytes(nbytes), self._bytes(nbytes)
         all_of_mine, gathered = self._bytes(size * nbytes), self._bytes(size * nbytes)
         # PyTorch 2.13 has renamed it.
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+        scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+        floats = mine.view(torch.float32)
 
         def exchange(number: int) -> None:
             sent = dist.isend(mine, (self.rank + 1) % size)
@@ -70,6 +72,8 @@ class Gloo(Job):
             "all_to_all": lambda number: dist.all_to_all_single(gathered, all_of_mine),
             "broadcast": lambda number: dist.broadcast(mine, number % size),
             "all_gather": lambda number: gather(gathered, mine),
+            "all_reduce": lambda number: dist.all_reduce(floats),
+            "reduce_scatter": lambda number: scatter(floats, all_of_mine.view(torch.float32)),
         }
         return calls[test]
 
