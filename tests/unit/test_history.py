@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import zerohop as zh
-from zerohop._world.history import History
+from zerohop import _core
+from zerohop._world.history import NO_ROOT, Common, History
 
 
 class FakeEndpoint:
@@ -44,8 +45,8 @@ def pair():
     return made[0], made[1], FakePeer(ends[1])
 
 
-def call(history, kind="broadcast", root=0, nbytes=8, dtype="int64"):
-    return history.add(kind, root, nbytes, dtype)
+def call(history, kind="broadcast", root=0, nbytes=8, dtype="int64", *fold):
+    return history.add(kind, Common(root, nbytes, dtype, *fold))
 
 
 def test_equal_calls_have_no_difference(pair):
@@ -79,3 +80,17 @@ def test_what_is_no_record_is_passed_over(pair):
     assert first.difference(1, peer) is None
     peer._endpoint.shared.clear()  # nor is it there at all
     assert first.difference(1, peer) is None
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "words"),
+    [
+        (("sum", 1.0), ("max", 1.0), "all_reduce (call 1, max) with 8 bytes of float64"),
+        (("premul_sum", 2.0), ("premul_sum", 3.0), "or with another factor="),
+    ],
+)
+def test_another_operation_is_a_difference(pair, ours, theirs, words):
+    first, second, peer = pair
+    for history, (op, factor) in ((first, ours), (second, theirs)):
+        call(history, "all_reduce", NO_ROOT, 8, "float64", _core.OPS.index(op), factor)
+    assert words in first.difference(1, peer)

@@ -16,6 +16,7 @@ from zerohop.collectives.reductions import Reduction, reduction
 from zerohop.collectives.turn import Turn
 
 _NUMBERS = (int, float, complex, np.generic)
+_SIMPLE = {op: number for op, number in reductions.OPS.items() if op != "premul_sum"}
 
 
 class ReductionCalls:
@@ -47,6 +48,10 @@ class ReductionCalls:
         wait: bool = True,
     ) -> Any:
         """Combines the arrays of all ranks, on every rank. Returns a Collective, or for a number the result."""
+        if stream is None and wait and factor is None and type(op) is str and op in _SIMPLE:
+            done = self._desk.at_once(ALL_REDUCE, None, out, array, timeout, _SIMPLE[op], 1.0)
+            if done is not None:
+                return done
         how = How(stream, timeout, wait)
         return self._reduce(ALL_REDUCE, None, array, reduction(op, factor), out, how)
 

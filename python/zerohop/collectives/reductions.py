@@ -18,6 +18,7 @@ PIECE = 8 << 20  # bytes of each array on the way at a time; the memory for them
 SLICED = (
     1 << 20
 )  # bytes of an array whose blocks go with their headers, as in cpp/bindings/sliced_reduce.hpp
+OPS = {name: number for number, name in enumerate(_core.OPS) if number}  # the first is none
 
 
 class Reduction(NamedTuple):
@@ -50,14 +51,14 @@ def reduction(op: str, factor: float | None) -> Reduction:
     """Raises ValueError, TypeError."""
     if not isinstance(op, str):
         raise TypeError(f"op must be the name of an operation, not {op!r}: one of {_NAMES}")
-    if op not in _core.OPS[1:]:
+    if op not in OPS:
         raise ValueError(f"there is no reduction {op!r}: op is one of {_NAMES}")
     if (factor is None) != (op != "premul_sum"):
         raise ValueError('op="premul_sum" takes factor=, and no other operation does')
-    return Reduction(_core.OPS.index(op), 1.0 if factor is None else float(factor))
+    return Reduction(OPS[op], 1.0 if factor is None else float(factor))
 
 
-_NAMES = ", ".join(_core.OPS[1:])
+_NAMES = ", ".join(OPS)
 
 
 def _on_host(turn: Turn, like: Block) -> Block:
