@@ -65,7 +65,7 @@ def scatter(turn: Turn, out: Block, parts: Sequence[Block]) -> None:
         turn.exchange([], [turn.move(turn.root, out)])
         return
     turn.copy(out, parts[turn.rank])
-    turn.exchange([turn.move(rank, parts[rank]) for rank in _others(turn)], [])
+    turn.exchange([turn.move(rank, parts[rank]) for rank in turn.others], [])
 
 
 def gather(turn: Turn, parts: Sequence[Block], block: Block) -> None:
@@ -73,11 +73,7 @@ def gather(turn: Turn, parts: Sequence[Block], block: Block) -> None:
         turn.exchange([turn.move(turn.root, block)], [])
         return
     turn.copy(parts[turn.rank], block)
-    turn.exchange([], [turn.move(rank, parts[rank]) for rank in _others(turn)])
-
-
-def _others(turn: Turn) -> list[int]:
-    return [(turn.rank + step) % turn.size for step in range(1, turn.size)]
+    turn.exchange([], [turn.move(rank, parts[rank]) for rank in turn.others])
 
 
 def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
@@ -92,7 +88,7 @@ def all_gather(turn: Turn, out: Sequence[Block], block: Block) -> None:
 
 
 def _send_to_all(turn: Turn, out: Sequence[Block], block: Block) -> None:
-    rank, others = turn.rank, _others(turn)
+    rank, others = turn.rank, turn.others
     turn.exchange(
         [turn.move(each, block, part=rank) for each in others],
         [turn.move(each, out[each], part=each) for each in others],
@@ -147,7 +143,7 @@ def all_to_all(turn: Turn, out: Sequence[Block], parts: Sequence[Block]) -> None
     turn.copy(out[rank], parts[rank])
     before = [(rank - step) % size for step in range(1, size)]
     turn.exchange(
-        [turn.move(each, parts[each]) for each in _others(turn)],
+        [turn.move(each, parts[each]) for each in turn.others],
         [turn.move(each, out[each]) for each in before],
     )
 

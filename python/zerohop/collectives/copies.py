@@ -53,12 +53,11 @@ class Copier:
         return scratch.whole()
 
     def room(self, nbytes: int, like: Block) -> Block:
-        """As scratch(), in registered memory that is kept, and so is that of the next call."""
+        """As scratch(), in registered memory that the next call uses again."""
         endpoint, flat = self._membership.endpoint, like.flat
         if self._room is None or self._room.nbytes < nbytes:
-            self._room = endpoint.empty(
-                max(-(-nbytes // 16) * 16, 4096)
-            )  # whole elements of any type
+            whole = -(-nbytes // 16) * 16  # so that elements of any type fit
+            self._room = endpoint.empty(max(whole, 4096))
         return Block(Flat(endpoint, self._room.view(flat.dtype), "room"), 0, nbytes)
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:

@@ -100,7 +100,7 @@ class ReductionCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Any:
-        """Combines part `i` of all ranks into `out` of rank `i`. parts: contiguous; counts: rows of each part."""
+        """Combines part `i` of all ranks into `out` of rank `i`. Both are contiguous. counts: rows of each part."""
         fold, desk = reduction(op, factor), self._desk
         if counts is None and stream is None and wait:
             done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *fold)

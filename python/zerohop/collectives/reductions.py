@@ -15,9 +15,8 @@ from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import FEW, Turn
 
 PIECE = 8 << 20  # bytes of each array on the way at a time; the memory for them is kept
-SLICED = (
-    1 << 20
-)  # bytes of an array whose blocks go with their headers, as in cpp/bindings/sliced_reduce.hpp
+# Bytes of an array whose blocks go with their headers, as in cpp/bindings/sliced_reduce.hpp.
+SLICED = 1 << 20
 OPS = {name: number for number, name in enumerate(_core.OPS) if number}  # the first is none
 
 
@@ -74,7 +73,7 @@ def all_reduce(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
     """Small arrays go to all ranks, each of which reduces all. Of large ones each rank reduces a part."""
     everyone = range(turn.size)
     if _is_one_shot(turn.size, block.nbytes):
-        _direct(turn, dict.fromkeys(_others(turn), block), _others(turn), block, out, fold)
+        _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, fold)
     else:
         _by_slices(turn, out, block, fold, everyone)
 
@@ -89,7 +88,7 @@ def reduce(turn: Turn, out: Block | None, block: Block, fold: Reduction) -> None
     if turn.size > FEW or block.nbytes > EAGER:
         _by_slices(turn, out, block, fold, [turn.root])
     elif turn.rank == turn.root:
-        _direct(turn, {}, _others(turn), block, out, fold)
+        _direct(turn, {}, turn.others, block, out, fold)
     else:
         _direct(turn, {turn.root: block}, [], block, None, fold)
 
@@ -105,7 +104,7 @@ def scan(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
 
 def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], fold: Reduction) -> None:
     """parts: by rank; each rank reduces its own."""
-    rank, others = turn.rank, _others(turn)
+    rank, others = turn.rank, turn.others
     if turn.size <= FEW and max(part.nbytes for part in parts) <= EAGER:
         sends = {other: parts[other] for other in others}
         _direct(turn, sends, others, parts[rank], out, fold)
@@ -170,7 +169,7 @@ def _by_slices(
     prefixes: for target r only of ranks 0 to r.
     """
     rank, size, whole = turn.rank, turn.size, block.nbytes
-    others = _others(turn)
+    others = turn.others
     step = size * EAGER if whole <= SLICED else PIECE
     pieces = block.pieces(step)
     outs = out.pieces(step) if out is not None else []
@@ -240,7 +239,3 @@ def _begin(room: Block, nbytes: int) -> Block:
 
 def _after(room: Block, nbytes: int) -> Block:
     return Block(room.flat, room.begin + nbytes, room.nbytes - nbytes)
-
-
-def _others(turn: Turn) -> list[int]:
-    return [(turn.rank + step) % turn.size for step in range(1, turn.size)]

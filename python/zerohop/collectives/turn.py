@@ -33,6 +33,11 @@ class Turn:
         return self.lines.membership.size
 
     @property
+    def others(self) -> list[int]:
+        """The other ranks, starting after this one, so that no rank is the first of all."""
+        return [(self.rank + step) % self.size for step in range(1, self.size)]
+
+    @property
     def root(self) -> int:
         return self.call.root
 
