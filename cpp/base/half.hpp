@@ -7,7 +7,7 @@
 
 namespace zerohop {
 
-inline float from_float16(std::uint16_t half) noexcept {
+constexpr float from_float16(std::uint16_t half) noexcept {
   const std::uint32_t sign = (half & 0x8000U) << 16;
   const std::uint32_t rest = (half & 0x7fffU) << 13;
   // The exponents have different biases, 15 and 127. The product is exact.
@@ -16,7 +16,7 @@ inline float from_float16(std::uint16_t half) noexcept {
   return std::bit_cast<float>(scaled | special | sign);
 }
 
-inline std::uint16_t to_float16(float value) noexcept {
+constexpr std::uint16_t to_float16(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000U;
   const std::uint32_t size = bits & 0x7fffffffU;
@@ -30,11 +30,11 @@ inline std::uint16_t to_float16(float value) noexcept {
   return static_cast<std::uint16_t>(sign | (size >= 0x47800000U ? large : finite));
 }
 
-inline float from_bfloat16(std::uint16_t half) noexcept {
+constexpr float from_bfloat16(std::uint16_t half) noexcept {
   return std::bit_cast<float>(std::uint32_t{half} << 16);
 }
 
-inline std::uint16_t to_bfloat16(float value) noexcept {
+constexpr std::uint16_t to_bfloat16(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1)) >> 16;
   const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;

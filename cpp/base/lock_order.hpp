@@ -31,6 +31,8 @@ enum class Rank : unsigned char {
   gpu_board,
   gpu_notifier,
   gpu_copies_submission,
+  gpu_group_entries,
+  gpu_group,
   gpu_mappings_mapping,
   host_mappings,
   poller_sources,

@@ -208,15 +208,18 @@ access. The Memory is None for a block of at most EAGER bytes that a CPU can acc
 one later. of_all: all ranks make the call. See zerohop.collectives.)")
       .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
                        const py::list& sends, const py::list& receives, std::uint8_t kind,
-                       std::int32_t root, std::uint32_t digest, bool of_all) {
+                       std::int32_t root, std::uint32_t digest, bool of_all,
+                       bool proposes) {
              const Common common{static_cast<Kind>(kind), root, digest};
              auto out = moves_of(sends, common), in = moves_of(receives, common);
              ExchangeHandle made{endpoint, lines};
+             made.exchange = std::make_unique<Exchange>(lines, proposes);
              made.exchange->begin(out, in, of_all);
              return made;
            }),
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
-           py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"))
+           py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"),
+           py::arg("proposes") = false)
       .def(
           "run",
           [](ExchangeHandle& self, double slice, double left) {
@@ -252,6 +255,9 @@ belong there). left: seconds that posting may wait.)")
           "Of what SmallCollectives has begun: the array into which it goes, where there, its "
           "bytes, "
           "and its dtype with the item size: the array may be plain bytes.")
+      .def(
+          "proposers", [](const ExchangeHandle& self) { return self.exchange->proposers(); },
+          "Once complete: the ranks that propose a GpuGroup, as `proposes` does for this one.")
       .def(
           "missing", [](const ExchangeHandle& self) { return self.exchange->missing(); },
           "Ranks that still have to send something.")

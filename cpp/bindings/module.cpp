@@ -29,6 +29,7 @@ PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpret
   bind_collective(m);
   bind_exchange(m);
   bind_reduction(m);
+  bind_gpu_group(m);
   bind_small_collectives(m);
   bind_gpu(m);
   bind_device(m);

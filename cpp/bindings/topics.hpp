@@ -17,6 +17,7 @@ void bind_async_waits(pybind11::module_& m);
 void bind_collective(pybind11::module_& m);  // after Endpoint
 void bind_exchange(pybind11::module_& m);
 void bind_reduction(pybind11::module_& m);
+void bind_gpu_group(pybind11::module_& m);
 void bind_small_collectives(pybind11::module_& m);
 void bind_gpu(pybind11::module_& m);
 void bind_bench(pybind11::module_& m);

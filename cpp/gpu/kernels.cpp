@@ -67,6 +67,8 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
   kernels->copy_pieces_ = kernels->find("zerohop_copy_pieces");
   kernels->copy_ranges_ = kernels->find("zerohop_copy_ranges");
   kernels->forget_notes_ = kernels->find("zerohop_forget_notes");
+  kernels->group_chunks_ = kernels->find("zerohop_group_chunks");
+  kernels->group_packets_ = kernels->find("zerohop_group_packets");
   kernels->wait_word_ = kernels->find("zerohop_wait_word");
   return kernels;
 }
@@ -139,6 +141,14 @@ void Kernels::forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, s
   std::array<void*, 3> arguments{&notes, &forgotten, &count};
   launch(forget_notes_, {(count + kBlock - 1) / kBlock, kBlock}, stream, arguments.data(),
          "cuLaunchKernelEx of forgotten notifications");
+}
+
+void Kernels::group(GroupCall call, bool by_packets, unsigned blocks,
+                    driver::CudaStream stream) const {
+  std::array<void*, 1> arguments{&call};
+  launch(by_packets ? group_packets_ : group_chunks_,
+         {blocks, kGroupThreads, /*overlaps=*/true}, stream, arguments.data(),
+         "cuLaunchKernelEx of a collective");
 }
 
 void Kernels::wait_word(Wait wait, driver::CudaStream stream) const {

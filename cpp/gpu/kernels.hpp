@@ -9,6 +9,7 @@
 #include "base/fork.hpp"
 #include "gpu/copy_piece.hpp"
 #include "gpu/device.hpp"
+#include "gpu/group_call.hpp"
 #include "gpu/handles.hpp"
 #include "gpu/tail.hpp"
 #include "gpu/tickets.hpp"
@@ -37,6 +38,8 @@ class Kernels {
   // Clears the notes, from slot 0 on, that still equal `forgotten`, a list in pinned memory.
   void forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, std::uint32_t count,
                     driver::CudaStream stream) const;
+  // One rank's part of a collective. by_packets: how its blocks go, see group_call.hpp.
+  void group(GroupCall call, bool by_packets, unsigned blocks, driver::CudaStream stream) const;
   // Makes the stream wait.
   void wait_word(Wait wait, driver::CudaStream stream) const;
 
@@ -65,6 +68,8 @@ class Kernels {
   driver::CudaFunction copy_pieces_ = nullptr;
   driver::CudaFunction copy_ranges_ = nullptr;
   driver::CudaFunction forget_notes_ = nullptr;
+  driver::CudaFunction group_chunks_ = nullptr;
+  driver::CudaFunction group_packets_ = nullptr;
   driver::CudaFunction wait_word_ = nullptr;
 };
 

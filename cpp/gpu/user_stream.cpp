@@ -45,16 +45,20 @@ class ContextGuard {
   const driver::Cuda& cuda_;
 };
 
-void check_not_captured(const driver::Cuda& cuda, driver::CudaStream stream) {
+bool is_captured(const driver::Cuda& cuda, driver::CudaStream stream) {
   int capturing = 0;
   const driver::CudaResult result = cuda.stream_is_capturing(stream, &capturing);
   const bool implied =
       result >= driver::kCudaErrorCaptureFirst && result <= driver::kCudaErrorCaptureLast;
   if (!implied) driver::check_cuda(cuda, result, "cuStreamIsCapturing of stream=");
-  if (!implied && capturing == 0) return;
-  throw RouteUnavailable(
-      "stream= is being captured into a CUDA graph, which could be replayed when the peer or its "
-      "memory is gone: make the call outside the capture, before or after the graph");
+  return implied || capturing != 0;
+}
+
+void check_own(const Device& device, driver::CudaStream stream) {
+  if (is_default(stream) || context_of(device.cuda(), stream) == device.context()) return;
+  throw RouteUnavailable("stream= is not a stream of " + device.facts().device_name() +
+                         ", where the array is, or it has a context of its own: pass one made on "
+                         "that GPU");
 }
 
 }  // namespace
@@ -75,14 +79,16 @@ int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream) {
 }
 
 void check_stream(const Device& device, driver::CudaStream stream) {
-  const driver::Cuda& cuda = device.cuda();
-  if (!is_default(stream) && context_of(cuda, stream) != device.context()) {
-    throw RouteUnavailable(
-        "stream= is not a stream of " + device.facts().device_name() +
-        ", where the array is, or it has a context of its own: pass one made on that "
-        "GPU");
-  }
-  check_not_captured(cuda, stream);
+  check_own(device, stream);
+  if (!is_captured(device.cuda(), stream)) return;
+  throw RouteUnavailable(
+      "stream= is being captured into a CUDA graph, which could be replayed when the peer or its "
+      "memory is gone: make the call outside the capture, before or after the graph");
+}
+
+bool check_capturable(const Device& device, driver::CudaStream stream) {
+  check_own(device, stream);
+  return is_captured(device.cuda(), stream);
 }
 
 bool wait_user_stream(const std::shared_ptr<const driver::Cuda>& cuda, driver::CudaStream stream,

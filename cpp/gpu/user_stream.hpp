@@ -19,6 +19,8 @@ int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream);
 // CUDA library creates them, and is not being captured into a graph. The caller has made the device
 // current.
 void check_stream(const Device& device, driver::CudaStream stream);
+// The same for work that may be part of a graph: returns whether the stream is being captured.
+bool check_capturable(const Device& device, driver::CudaStream stream);
 
 // Waits for the work submitted to the stream so far; false when the deadline passed first. Throws
 // what the functions above throw.

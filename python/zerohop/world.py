@@ -48,6 +48,8 @@ class World(CollectiveCalls, ReductionCalls):
         name: name of the World, the same on all ranks; several Worlds in one store need different names.
         local_rank: number of this process on its host; it selects ``world.gpu`` and, of several adapters, the
             one nearest to that GPU. Default: ``$ZEROHOP_LOCAL_RANK``, else the launcher's, else 0.
+        gpu_collectives: by what collectives of GPU arrays go. "auto": by kernels of the ranks' GPUs, where each rank has a GPU of
+            its own on one host, else by messages; "kernels": by those, or RouteUnavailable; "messages".
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
     The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's; those above belong
@@ -72,6 +74,7 @@ class World(CollectiveCalls, ReductionCalls):
         *,
         name: str = "world",
         local_rank: int | None = None,
+        gpu_collectives: str = "auto",
         **options: Any,
     ) -> None:
         self.rank, self.size = whole("rank", rank), whole("size", size)
@@ -83,13 +86,14 @@ class World(CollectiveCalls, ReductionCalls):
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
         store = open_store(store)
-        self._options = {"local_rank": self.local_rank, **options}
-        self._membership = Membership(store, name, self.rank, self.size, self._options)
+        options = {"local_rank": self.local_rank, **options}
+        self._options = {"gpu_collectives": gpu_collectives, **options}
+        self._membership = Membership(store, name, self.rank, self.size, options)
         self.endpoint = self._membership.endpoint
         ending = Ending(self._membership)
         self._barrier = Barrier(self._membership, BARRIER, BELL, ending)
         slots = collective_slots(self.size)
-        self._desk = Desk(self._membership, slots, ending)
+        self._desk = Desk(self._membership, slots, ending, gpu_collectives)
         self._slots = SlotRanges(slots.start)
         # The latest of each name.
         self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
@@ -98,6 +102,11 @@ class World(CollectiveCalls, ReductionCalls):
         self._next: World | None = None  # of the survivors; returned once they have met
         self._has_next = False
         _open.add(self)
+
+    @property
+    def gpu_collectives(self) -> str:
+        """By what collectives of GPU arrays go, and why: "kernels of cuda:0", "messages: ranks 0 and 1 share the GPU ..."."""
+        return self._desk.gpus.text
 
     @classmethod
     def from_env(cls, store: Store | str | os.PathLike[str] | None = None, **options: Any) -> Self:
@@ -324,6 +333,7 @@ class World(CollectiveCalls, ReductionCalls):
             self._next.close()
         try:
             self._membership.say_why(error)
+            self._desk.gpus.close()
         finally:
             self._membership.close(timeout)
         if untaken:

@@ -65,6 +65,7 @@ void Exchange::add_partners(const std::vector<Move>& moves) {
     partners_.push_back(line);
     line->incoming.clear();
     line->outgoing.clear();
+    line->proposes = false;
   }
 }
 
@@ -128,6 +129,7 @@ Exchange::Stop Exchange::say_next() {
   if (next.what == What::data) payload = {next.move->bytes, next.move->nbytes};
   const Header header{.label = next.move->label,
                       .what = next.what,
+                      .proposes = static_cast<std::uint8_t>(proposes_ ? 1 : 0),
                       .emptied = line.taken_count(),
                       .length = static_cast<std::uint32_t>(payload.size())};
   culprit_ = line.rank();
@@ -216,7 +218,7 @@ Exchange::Stop Exchange::take_from(Line& line) {
 }
 
 Exchange::Stop Exchange::on(Line& line, Message& message) {
-  const auto& [label, what, unused, emptied, length] = message.header;
+  const auto& [label, what, proposes, emptied, length] = message.header;
   Expected& expected = what == What::ready ? line.outgoing : line.incoming;
   const bool known = expected.bring(label);
   const Move& move = (!expected.empty()        ? expected
@@ -228,6 +230,7 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
     outcome.news = News::other;
     return outcome;
   }
+  line.proposes = proposes != 0;
   switch (what) {
     case What::ready: write(line, move, message.payload); break;
     case What::announce:
@@ -264,6 +267,14 @@ std::vector<Rank> Exchange::missing() const {
   std::vector<Rank> found;
   for (const Line* line : partners_) {
     if (!line->incoming.empty() || !line->outgoing.empty()) found.push_back(line->rank());
+  }
+  return found;
+}
+
+std::vector<Rank> Exchange::proposers() const {
+  std::vector<Rank> found;
+  for (const Line* line : partners_) {
+    if (line->proposes) found.push_back(line->rank());
   }
   return found;
 }

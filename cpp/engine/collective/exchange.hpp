@@ -33,7 +33,9 @@ struct Move {
 // time.
 class Exchange {
  public:
-  explicit Exchange(std::shared_ptr<Lines> lines) : lines_(std::move(lines)) {}
+  // proposes: see Header.
+  explicit Exchange(std::shared_ptr<Lines> lines, bool proposes = false)
+      : lines_(std::move(lines)), proposes_(proposes) {}
   ~Exchange() { forget(); }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -75,6 +77,8 @@ class Exchange {
   std::vector<Rank> missing() const;  // ranks that still have to send
   void look();                        // a failed move never gets an answer: throws as run() does
   void announce();                    // announces large blocks, once
+  // Of the ranks that sent anything, those that propose a GpuGroup.
+  std::vector<Rank> proposers() const;
 
  private:
   struct Saying {
@@ -100,6 +104,7 @@ class Exchange {
   Stop finish();
 
   const std::shared_ptr<Lines> lines_;
+  const bool proposes_;
   std::vector<Move> sends_, receives_;  // in place
   bool of_all_ = false;
   std::vector<Line*> partners_;

@@ -100,7 +100,9 @@ class Line {
   // may fail is in progress it sends nothing: the other side then asks.
   void ring_off(const Deadline& deadline);
 
-  Expected incoming, outgoing;  // of the current Exchange
+  // Of the current Exchange:
+  Expected incoming, outgoing;
+  bool proposes = false;  // the other rank; see Header
 
  private:
   struct Posted {

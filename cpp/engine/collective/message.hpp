@@ -38,7 +38,7 @@ struct Label {
 struct Header {
   Label label;
   What what{};
-  std::uint8_t unused = 0;
+  std::uint8_t proposes = 0;  // not 0: the sender proposes a GpuGroup for later calls
   std::uint16_t emptied = 0;  // messages from the other side consumed so far, modulo 2^16
   std::uint32_t length = 0;   // bytes after the header
 };

@@ -6,78 +6,10 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "base/half.hpp"
-
 namespace zerohop::engine::collective {
 namespace {
 
 constexpr std::size_t kBlock = 512;  // elements, accumulated in the first-level cache
-
-// How elements of a type are kept, and accumulated.
-template <typename Kept>
-struct Plain {
-  using Stored = Kept;
-  using Sum = Kept;
-  static Sum load(Stored stored) noexcept { return stored; }
-  static Stored store(Sum sum) noexcept { return sum; }
-};
-
-struct Float16 {
-  using Stored = std::uint16_t;
-  using Sum = float;
-  static Sum load(Stored stored) noexcept { return from_float16(stored); }
-  static Stored store(Sum sum) noexcept { return to_float16(sum); }
-};
-
-struct Bfloat16 {
-  using Stored = std::uint16_t;
-  using Sum = float;
-  static Sum load(Stored stored) noexcept { return from_bfloat16(stored); }
-  static Stored store(Sum sum) noexcept { return to_bfloat16(sum); }
-};
-
-struct Bool {
-  using Stored = std::uint8_t;
-  using Sum = bool;
-  static Sum load(Stored stored) noexcept { return stored != 0; }
-  static Stored store(Sum sum) noexcept { return sum ? 1 : 0; }
-};
-
-template <typename Sum>
-inline constexpr bool is_complex = !std::is_arithmetic_v<Sum>;
-
-template <Op op, typename Sum>
-Sum combine(Sum a, Sum b) noexcept {
-  if constexpr (std::is_same_v<Sum, bool>) {
-    if constexpr (op == Op::bxor) return a != b;
-    if constexpr (op == Op::prod || op == Op::min || op == Op::band || op == Op::land)
-      return a && b;
-    return a || b;
-  } else if constexpr (op == Op::land) {
-    return static_cast<Sum>(a != Sum{0} && b != Sum{0});
-  } else if constexpr (op == Op::lor) {
-    return static_cast<Sum>(a != Sum{0} || b != Sum{0});
-  } else if constexpr (is_complex<Sum>) {
-    if constexpr (op == Op::prod) {  // without the special cases of std::complex
-      return {a.real() * b.real() - a.imag() * b.imag(), a.real() * b.imag() + a.imag() * b.real()};
-    }
-    return a + b;
-  } else if constexpr (op == Op::min) {
-    return b < a || b != b ? b : a;
-  } else if constexpr (op == Op::max) {
-    return b > a || b != b ? b : a;
-  } else if constexpr (std::is_integral_v<Sum>) {
-    const auto x = static_cast<std::uint64_t>(a), y = static_cast<std::uint64_t>(b);
-    if constexpr (op == Op::prod) return static_cast<Sum>(x * y);
-    if constexpr (op == Op::band) return static_cast<Sum>(x & y);
-    if constexpr (op == Op::bor) return static_cast<Sum>(x | y);
-    if constexpr (op == Op::bxor) return static_cast<Sum>(x ^ y);
-    return static_cast<Sum>(x + y);
-  } else {
-    if constexpr (op == Op::prod) return a * b;
-    return a + b;
-  }
-}
 
 template <typename Element>
 typename Element::Sum load_at(const std::byte* from, std::uint64_t i) noexcept {
@@ -95,9 +27,8 @@ void reduce_all(const Reduction& reduction, std::byte* out, std::span<const std:
   for (std::uint64_t begin = 0; begin < count; begin += kBlock) {
     const std::size_t length = std::min<std::uint64_t>(kBlock, count - begin);
     const std::byte* const first = in.front() + begin * sizeof(Stored);
-    for (std::size_t i = 0; i < length; ++i) sums[i] = load_at<Element>(first, i);
-    if constexpr (!std::is_same_v<Sum, bool> && (op == Op::land || op == Op::lor)) {
-      for (std::size_t i = 0; i < length; ++i) sums[i] = static_cast<Sum>(sums[i] != Sum{0});
+    for (std::size_t i = 0; i < length; ++i) {
+      sums[i] = first_of<op>(load_at<Element>(first, i));
     }
     for (const std::byte* const other : in.subspan(1)) {
       const std::byte* const next = other + begin * sizeof(Stored);
@@ -105,17 +36,10 @@ void reduce_all(const Reduction& reduction, std::byte* out, std::span<const std:
         sums[i] = combine<op>(sums[i], load_at<Element>(next, i));
       }
     }
-    if constexpr (op == Op::avg) {
-      const auto ranks = static_cast<float>(in.size());
-      for (std::size_t i = 0; i < length; ++i) sums[i] /= ranks;
-    }
-    if constexpr (op == Op::premul_sum) {
-      const Sum factor(reduction.factor);
-      for (std::size_t i = 0; i < length; ++i) sums[i] *= factor;
-    }
+    const auto ranks = static_cast<unsigned>(in.size());
     std::byte* const to = out + begin * sizeof(Stored);
     for (std::size_t i = 0; i < length; ++i) {
-      const Stored stored = Element::store(sums[i]);
+      const Stored stored = Element::store(last_of<op>(sums[i], ranks, reduction.factor));
       std::memcpy(to + i * sizeof(stored), &stored, sizeof(stored));
     }
   }
@@ -125,30 +49,10 @@ using Reduce = void (*)(const Reduction&, std::byte*, std::span<const std::byte*
                         std::uint64_t);
 
 template <typename Element>
-constexpr bool exists(Op op) noexcept {
-  using Sum = typename Element::Sum;
-  switch (op) {
-    case Op::none: return false;
-    case Op::sum:
-    case Op::prod: return true;
-    case Op::min:
-    case Op::max: return !is_complex<Sum>;
-    case Op::avg:
-    case Op::premul_sum: return !std::is_integral_v<Sum>;
-    case Op::band:
-    case Op::bor:
-    case Op::bxor: return std::is_integral_v<Sum>;
-    case Op::land:
-    case Op::lor: return !is_complex<Sum>;
-  }
-  return false;
-}
-
-template <typename Element>
 Reduce reduce_for(Op op) noexcept {
   Reduce found = nullptr;
   const auto look = [&]<Op each>() {
-    if constexpr (exists<Element>(each)) {
+    if constexpr (has_reduction<Element>(each)) {
       if (op == each) found = reduce_all<Element, each>;
     }
   };
@@ -170,21 +74,21 @@ Reduce reduce_for(Op op, const DType& dtype) noexcept {
   const auto is = [&](std::uint8_t code, unsigned bits) {
     return dtype == DType{code, static_cast<std::uint8_t>(bits), 1};
   };
-  if (is(kDTypeFloat, 32)) return reduce_for<Plain<float>>(op);
-  if (is(kDTypeFloat, 64)) return reduce_for<Plain<double>>(op);
-  if (is(kDTypeFloat, 16)) return reduce_for<Float16>(op);
-  if (is(kDTypeBfloat, 16)) return reduce_for<Bfloat16>(op);
-  if (is(kDTypeInt, 8)) return reduce_for<Plain<std::int8_t>>(op);
-  if (is(kDTypeInt, 16)) return reduce_for<Plain<std::int16_t>>(op);
-  if (is(kDTypeInt, 32)) return reduce_for<Plain<std::int32_t>>(op);
-  if (is(kDTypeInt, 64)) return reduce_for<Plain<std::int64_t>>(op);
-  if (is(kDTypeUInt, 8)) return reduce_for<Plain<std::uint8_t>>(op);
-  if (is(kDTypeUInt, 16)) return reduce_for<Plain<std::uint16_t>>(op);
-  if (is(kDTypeUInt, 32)) return reduce_for<Plain<std::uint32_t>>(op);
-  if (is(kDTypeUInt, 64)) return reduce_for<Plain<std::uint64_t>>(op);
-  if (is(kDTypeComplex, 64)) return reduce_for<Plain<std::complex<float>>>(op);
-  if (is(kDTypeComplex, 128)) return reduce_for<Plain<std::complex<double>>>(op);
-  if (is(kDTypeBool, 8)) return reduce_for<Bool>(op);
+  if (is(kDTypeFloat, 32)) return reduce_for<PlainElement<float>>(op);
+  if (is(kDTypeFloat, 64)) return reduce_for<PlainElement<double>>(op);
+  if (is(kDTypeFloat, 16)) return reduce_for<Float16Element>(op);
+  if (is(kDTypeBfloat, 16)) return reduce_for<Bfloat16Element>(op);
+  if (is(kDTypeInt, 8)) return reduce_for<PlainElement<std::int8_t>>(op);
+  if (is(kDTypeInt, 16)) return reduce_for<PlainElement<std::int16_t>>(op);
+  if (is(kDTypeInt, 32)) return reduce_for<PlainElement<std::int32_t>>(op);
+  if (is(kDTypeInt, 64)) return reduce_for<PlainElement<std::int64_t>>(op);
+  if (is(kDTypeUInt, 8)) return reduce_for<PlainElement<std::uint8_t>>(op);
+  if (is(kDTypeUInt, 16)) return reduce_for<PlainElement<std::uint16_t>>(op);
+  if (is(kDTypeUInt, 32)) return reduce_for<PlainElement<std::uint32_t>>(op);
+  if (is(kDTypeUInt, 64)) return reduce_for<PlainElement<std::uint64_t>>(op);
+  if (is(kDTypeComplex, 64)) return reduce_for<PlainElement<std::complex<float>>>(op);
+  if (is(kDTypeComplex, 128)) return reduce_for<PlainElement<std::complex<double>>>(op);
+  if (is(kDTypeBool, 8)) return reduce_for<BoolElement>(op);
   return nullptr;
 }
 

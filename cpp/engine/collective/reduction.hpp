@@ -1,33 +1,18 @@
 // Reductions, element by element, of arrays in host memory.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "base/dtype.hpp"
+#include "base/reduce_op.hpp"
 
 namespace zerohop::engine::collective {
 
-enum class Op : std::uint8_t {
-  none,
-  sum,
-  prod,
-  min,         // NaN if any is NaN
-  max,         // likewise
-  avg,         // the sum, divided by the number of ranks
-  premul_sum,  // the sum, times a factor
-  band,        // bits
-  bor,
-  bxor,
-  land,  // whether all are not 0
-  lor,   // whether any is not 0
-};
-inline constexpr std::array<std::string_view, 12> kOpNames{
-    "none", "sum", "prod", "min", "max", "avg", "premul_sum", "band", "bor", "bxor", "land", "lor"};
+using Op = ReduceOp;
+inline constexpr auto& kOpNames = kReduceOpNames;
 
 struct Reduction {
   Op op = Op::sum;

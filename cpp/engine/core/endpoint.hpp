@@ -153,6 +153,14 @@ class Endpoint {
   void close(const Deadline& deadline);
   bool closed() const noexcept { return closed_.load(); }
 
+  // For those that poll for the ends of kernels: the poller, and what makes the progress thread
+  // poll.
+  struct Polling {
+    std::shared_ptr<Poller> poller;
+    std::function<void()> look;
+  };
+  Polling polling() const;
+
   // In a process forked from the one that made this Endpoint.
   bool of_parent() const noexcept { return generation_ != fork_generation(); }
   void check_process() const;  // throws Error in a forked process

@@ -6,15 +6,20 @@
 
 namespace zerohop::engine {
 
+Endpoint::Polling Endpoint::polling() const {
+  const std::weak_ptr<Control> control = control_;
+  return {services_.poller, [control] {
+            if (const auto alive = control.lock()) alive->look();
+          }};
+}
+
 StreamWaits::Host Endpoint::stream_host() const {
   const std::weak_ptr<Control> control = control_;
-  return {.poller = services_.poller,
+  auto [poller, look] = polling();
+  return {.poller = std::move(poller),
           .board = gpu_board_,
           .drivers = drivers_,
-          .look =
-              [control] {
-                if (const auto alive = control.lock()) alive->look();
-              },
+          .look = std::move(look),
           .alone = [control]() -> std::optional<std::string> {
             const auto alive = control.lock();
             return alive ? alive->lonely() : std::nullopt;

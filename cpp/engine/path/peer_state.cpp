@@ -21,10 +21,13 @@ Deadline PeerState::deadline(const std::optional<double>& timeout) const {
 }
 
 bool PeerState::lose(const std::string& reason) {
-  const std::lock_guard lock(mutex_);
-  if (is_lost()) return false;
-  why_lost_ = reason;
-  state_.store(State::lost, std::memory_order_release);
+  {
+    const std::lock_guard lock(mutex_);
+    if (is_lost()) return false;
+    why_lost_ = reason;
+    state_.store(State::lost, std::memory_order_release);
+  }
+  lost_.set();
   return true;
 }
 

@@ -9,6 +9,7 @@
 #include "base/deadline.hpp"
 #include "base/failure.hpp"
 #include "base/locks.hpp"
+#include "engine/done.hpp"
 #include "engine/endpoint_id.hpp"
 #include "engine/memory/pair.hpp"
 
@@ -36,6 +37,8 @@ class PeerState {
   bool is_lost() const noexcept { return state_.load(std::memory_order_acquire) == State::lost; }
   void become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
   bool lose(const std::string& reason);        // false: already lost
+  Done::Id on_lost(std::function<void()> callback) { return lost_.on_set(std::move(callback)); }
+  void forget(Done::Id loss) noexcept { lost_.forget(loss); }
   std::string why_lost() const;                // empty while it is alive
   std::string lost_text() const;               // the same as a sentence
   Failure lost(Effect effect) const noexcept;  // ... and as the failure of transfers
@@ -64,6 +67,7 @@ class PeerState {
   std::atomic<State> state_{State::connecting};
   mutable Mutex<Rank::peer> mutex_;  // guards the next
   std::string why_lost_;
+  Done lost_;
 };
 
 }  // namespace zerohop::engine

@@ -37,6 +37,9 @@ class Peer : public std::enable_shared_from_this<Peer> {
   const Identity& identity() const noexcept { return state_->identity(); }
   bool alive() const noexcept { return state_->alive(); }
   std::string why_lost() const { return state_->why_lost(); }  // empty while it is alive
+  // See Done::on_set() and forget().
+  Done::Id on_lost(std::function<void()> callback) { return state_->on_lost(std::move(callback)); }
+  void forget(Done::Id loss) noexcept { state_->forget(loss); }
 
   // --- operations; each throws PeerLost, RegistrationError, RouteUnavailable or
   // std::invalid_argument at once; later errors are in the Transfer ---

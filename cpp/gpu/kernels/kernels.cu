@@ -2,4 +2,6 @@
 #include "gpu/kernels/copy_pieces.cu"
 #include "gpu/kernels/copy_ranges.cu"
 #include "gpu/kernels/forget_notes.cu"
+#include "gpu/kernels/group_chunks.cu"
+#include "gpu/kernels/group_packets.cu"
 #include "gpu/kernels/wait_word.cu"

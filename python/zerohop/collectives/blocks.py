@@ -29,7 +29,7 @@ class Flat:
         self, endpoint: Endpoint, array: Any, what: str, *, writable: bool = False
     ) -> None:
         # Memory knows its address; access as a GPU array would first wait for the default stream.
-        view = array if isinstance(array, _core.Memory) else _view(array, what)
+        view = array if isinstance(array, _core.Memory) else view_of_any(array, what)
         if not view.contiguous:
             raise ValueError(
                 f"{what} must be contiguous: pass a contiguous copy (numpy.ascontiguousarray, tensor.contiguous()), and if "
@@ -82,7 +82,7 @@ class Flat:
             memory.close()
 
 
-def _view(array: Any, what: str) -> _core.ArrayView:
+def view_of_any(array: Any, what: str) -> _core.ArrayView:
     try:
         return _core.ArrayView(array)
     except (TypeError, BufferError) as error:

@@ -9,6 +9,7 @@ from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SC
 from zerohop.collectives import algorithms
 from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
+from zerohop.collectives.gpu_group import view_of, views_of_parts
 from zerohop.collectives.order import Collective
 
 
@@ -53,6 +54,10 @@ class CollectiveCalls:
                 return done
         desk, how = self._desk, How(stream, timeout, wait)
         root = desk.rank(root)
+        if stream is not None and desk.gpus.takes(array):
+            view = view_of(array, "array", written=self.rank != root)
+            ends = ([view], []) if self.rank == root else ([], [view])
+            return desk.by_kernels(BROADCAST, root, *ends, how)
         flat = desk.flat(array, "array", writable=self.rank != root)
         return desk.start(
             "broadcast",
@@ -81,6 +86,10 @@ class CollectiveCalls:
                 return done
         desk, how = self._desk, How(stream, timeout, wait)
         root = desk.rank(root)
+        if stream is not None and counts is None and desk.gpus.takes(out):
+            given = views_of_parts(parts, "parts", self.size) if self.rank == root else []
+            target = view_of(out, "out", written=True)
+            return desk.by_kernels(SCATTER, root, given, [target], how)
         target = desk.flat(out, "out", writable=True)
         flats, blocks = [target], list[Block]()
         if self.rank == root:
@@ -115,6 +124,10 @@ class CollectiveCalls:
                 return done
         desk, how = self._desk, How(stream, timeout, wait)
         root = desk.rank(root)
+        if stream is not None and counts is None and desk.gpus.takes(array):
+            is_root = self.rank == root
+            into = views_of_parts(parts, "parts", self.size, written=True) if is_root else []
+            return desk.by_kernels(GATHER, root, [view_of(array, "array")], into, how)
         source = desk.flat(array, "array")
         flats, blocks = [source], list[Block]()
         if self.rank == root:
@@ -143,6 +156,9 @@ class CollectiveCalls:
             if done is not None:
                 return done
         desk, how = self._desk, How(stream, timeout, wait)
+        if stream is not None and counts is None and desk.gpus.takes(array, out):
+            into = views_of_parts(out, "out", self.size, written=True)
+            return desk.by_kernels(ALL_GATHER, None, [view_of(array, "array")], into, how)
         source = desk.flat(array, "array")
         flats, blocks = desk.parts(out, "out", counts, writable=True)
         check_dtypes([source, *flats])
@@ -174,6 +190,11 @@ class CollectiveCalls:
             if done is not None:
                 return done
         desk, how = self._desk, How(stream, timeout, wait)
+        is_even = counts is None and out_counts is None
+        if stream is not None and is_even and desk.gpus.takes(parts, out):
+            given = views_of_parts(parts, "parts", self.size)
+            into = views_of_parts(out, "out", self.size, written=True)
+            return desk.by_kernels(ALL_TO_ALL, None, given, into, how)
         sources, mine = desk.parts(parts, "parts", counts)
         targets, theirs = desk.parts(out, "out", out_counts, writable=True)
         flats = [*sources, *targets]

@@ -9,10 +9,11 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._world.deadline import SLICE, Deadline
 from zerohop._world.ending import Ending
-from zerohop._world.history import KINDS, NO_ROOT, Called, Common
+from zerohop._world.history import ALL_REDUCE, KINDS, NO_ROOT, REDUCE_SCATTER, Called, Common
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
 from zerohop.collectives.exchange import Exchange, Move, Stop
+from zerohop.collectives.gpu_group import GpuGroup
 from zerohop.collectives.lines import Lines
 from zerohop.collectives.order import Collective, Order
 from zerohop.collectives.reductions import Reduction
@@ -21,6 +22,10 @@ from zerohop.errors import RouteUnavailable
 
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
+
+
+# Calls in which every rank hears from every other.
+_HEARD_BY_ALL = (KINDS[ALL_REDUCE], KINDS[REDUCE_SCATTER])
 
 
 class How(NamedTuple):
@@ -32,9 +37,12 @@ class How(NamedTuple):
 
 
 class Desk:
-    """slots: on every rank's board, two per rank."""
+    """slots: on every rank's board, two per rank. gpus: how GPU arrays go, one of gpu_group.WAYS."""
 
-    def __init__(self, membership: Membership, slots: range, ending: Ending) -> None:
+    def __init__(
+        self, membership: Membership, slots: range, ending: Ending, gpus: str = "auto"
+    ) -> None:
+        self.gpus = GpuGroup(membership, gpus)
         self._membership, self._slots = membership, slots
         self._lines, self._copier = Lines(membership, slots, ending), Copier(membership)
         self._calls = _core.SmallCollectives(
@@ -100,7 +108,11 @@ class Desk:
         """body: the algorithm. agreed: the size, if all ranks must have the same. fold: of a reduction. Raises its error, if it is waited for."""
 
         def run(call: Called, deadline: Deadline) -> None:
-            body(Turn(call, self._lines, self._copier, deadline))
+            proposes = kind in _HEARD_BY_ALL and self.gpus.proposes(flats)
+            turn = Turn(call, self._lines, self._copier, deadline, proposes)
+            body(turn)
+            if proposes and len(turn.proposers) == turn.size - 1:
+                self.gpus.settle(turn, next(f.device for f in flats if f.device != "cpu"))
 
         dtype = flats[0].dtype if flats else ""
         if fold is not None:
@@ -123,6 +135,24 @@ class Desk:
             return self._go_on(KINDS[kind], found)  # inside `try`: a signal may come before it
         except BaseException as error:  # noqa: BLE001 raised again after the report to the other ranks
             return self._go_on(KINDS[kind], error)
+
+    def by_kernels(
+        self,
+        kind: int,
+        root: int | None,
+        sources: Sequence[_core.ArrayView],
+        targets: Sequence[_core.ArrayView],
+        how: How,
+        fold: Reduction | None = None,
+    ) -> Collective:
+        """A call with GPU arrays that the group of GPUs takes. sources, targets: a block, or one for each rank."""
+        self._membership.check_open()
+        self._order.check(KINDS[kind])
+        if fold is not None:
+            fold.check(sources[0].dtype)
+        return self.gpus.call(
+            kind, root, sources, targets, *how, self._order.failed, *(fold or ())
+        )
 
     def pair_at_once(
         self, to: int | None, array: Any, source: int | None, out: Any, timeout: float | None

@@ -40,8 +40,13 @@ class Exchange:
         self._receives: Sequence[Move] = ()  # none of these
         self._flats: list[Flat] = []  # of these
 
-    def run(self, call: Called, sends: Sequence[Move], receives: Sequence[Move]) -> None:
-        """Returns when all blocks have arrived and the sent ones may be changed."""
+    def run(
+        self, call: Called, sends: Sequence[Move], receives: Sequence[Move], proposes: bool
+    ) -> list[int]:
+        """Returns when all blocks have arrived and the sent ones may be changed.
+
+        proposes: a group of GPUs. Returns the other ranks that do so.
+        """
         for move in (*receives, *sends):
             # A sender may have to wait until its partner has an inbox for it.
             self._lines.connect(move.rank, self._deadline, all_needed=self._of_all)
@@ -55,8 +60,10 @@ class Exchange:
             call.root,
             call.digest,
             self._of_all,
+            proposes,
         )
         self._go_on()
+        return self._exchange.proposers()
 
     def go_on_with(self, exchange: _core.Exchange, stop: Stop | BaseException) -> None:
         """Continues one that has run. stop: its result or exception."""

@@ -142,6 +142,17 @@ class Order:
         collective.wait()
         return collective
 
+    def check(self, kind: str) -> None:
+        """Raises the error of a call after the end."""
+        self._ending.look()
+        refusal = self._ending.refusal(self._text(kind, 0))
+        if refusal is not None:
+            raise refusal
+
+    def failed(self, text: str, error: BaseException) -> BaseException:
+        """A call outside this order has failed. Reports to the others; returns the error to raise."""
+        return self._give_up(Mismatch(str(error)) if isinstance(error, ValueError) else error, text)
+
     def _text(self, kind: str, number: int) -> str:
         """number: 0 for a send_recv, which concerns two ranks, and for a call without a number."""
         text = f"{kind} of {self._lines.membership.name!r}"

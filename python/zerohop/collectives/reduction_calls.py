@@ -12,6 +12,7 @@ from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SC
 from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
+from zerohop.collectives.gpu_group import view_of, views_of_parts
 from zerohop.collectives.reductions import Reduction, reduction
 from zerohop.collectives.turn import Turn
 
@@ -102,6 +103,15 @@ class ReductionCalls:
     ) -> Any:
         """Combines part `i` of all ranks into `out` of rank `i`. Both are contiguous. counts: rows of each part."""
         fold, desk = reduction(op, factor), self._desk
+        if counts is None and desk.gpus.takes(out, parts):
+            return desk.by_kernels(
+                REDUCE_SCATTER,
+                None,
+                views_of_parts(parts, "parts", self.size),
+                [view_of(out, "out", written=True)],
+                How(stream, timeout, wait),
+                fold,
+            )
         if counts is None and stream is None and wait:
             done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *fold)
             if done is not None:
@@ -134,6 +144,12 @@ class ReductionCalls:
         desk = self._desk
         root = None if root is None else desk.rank(root)
         has_result = root in (None, self.rank)
+        if desk.gpus.takes(array, out if has_result else None):
+            source = view_of(array, "array", written=has_result and out is None)
+            result = source if out is None else view_of(out, "out", written=True)
+            return desk.by_kernels(
+                kind, root, [source], [result] if has_result else [], how, fold
+            )
         in_place = has_result and out is None
         source = _Packed(array, "array", written=in_place)
         target = source if out is None or not has_result else _Packed(out, "out", written=True)

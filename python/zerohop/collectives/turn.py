@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from zerohop._world.deadline import Deadline
 from zerohop._world.history import Called
@@ -17,12 +17,17 @@ FEW = 8  # ranks: so few exchange small blocks all at once
 
 @dataclass(frozen=True)
 class Turn:
-    """call: its record in History; for send_recv, which only some ranks call, with digest 0."""
+    """call: its record in History; for send_recv, which only some ranks call, with digest 0.
+
+    proposes: whether this rank proposes a group of GPUs; proposers: the ranks that did so in the last exchange.
+    """
 
     call: Called
     lines: Lines
     copier: Copier
     deadline: Deadline
+    proposes: bool = False
+    proposers: set[int] = field(default_factory=set)
 
     @property
     def rank(self) -> int:
@@ -57,7 +62,9 @@ class Turn:
     def exchange(self, sends: Sequence[Move], receives: Sequence[Move]) -> None:
         if sends or receives:
             exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
-            exchange.run(self.call, sends, receives)
+            found = exchange.run(self.call, sends, receives, self.proposes)
+            self.proposers.clear()
+            self.proposers.update(found)
 
     def copy(self, target: Block, source: Block) -> None:
         self.copier.copy(target, source, self.deadline)

@@ -1,0 +1,209 @@
+#include "engine/collective/gpu_group.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <new>
+#include <stdexcept>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/report.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/stream_wait.hpp"
+
+namespace zerohop::engine::collective {
+namespace {
+
+using gpu::GroupEnd;
+
+std::string seconds_text(double seconds) {
+  std::string text = std::to_string(seconds);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + " s";
+}
+
+}  // namespace
+
+GpuGroup::GpuGroup(Host host, const GroupPlace& place, Memory arena, std::string name,
+                   const Deadline& deadline)
+    : host_(std::move(host)),
+      place_(place),
+      name_(std::move(name)),
+      arena_(std::move(arena)),
+      registration_(arena_.registration()),
+      members_(place.size) {
+  if (place.size > gpu::kGroupRanks || arena_.on_host() ||
+      arena_.layout().nbytes() < nbytes_for(place.size)) {
+    throw std::invalid_argument("a group of GPUs has at most " + std::to_string(gpu::kGroupRanks) +
+                                " ranks, and its arena is " +
+                                std::to_string(nbytes_for(place.size)) + " bytes of GPU memory");
+  }
+  group_ = std::make_shared<gpu::Group>(registration_->device);
+  route_ = std::make_shared<const Route>(
+      Route{.kind = "p2p",
+            .device = device().facts().device_name(),
+            .reason = "kernels of all ranks store into each other's memory",
+            .settings = {}});
+  const std::uint64_t begin = arena_.layout().address;
+  const gpu::DeviceGuard guard(device());
+  gpu::zero_memory(device(), {.begin = begin, .end = begin + nbytes_for(place.size)},
+                   "the arena of a group of GPUs", deadline);
+  addresses_.arenas[place.rank] = begin;
+}
+
+GpuGroup::~GpuGroup() {
+  for (Member& member : members_) {
+    if (member.peer) member.peer->forget(member.loss);
+  }
+  group_->cancel();
+  for (Entry& entry : entries_) {
+    entry.transfer->fail({.message = text_of_code(entry.code) +
+                                     ": the World was closed before its kernel ended"});
+    entry.transfer->drop();
+  }
+  // Kernels, also those of graphs, may still run.
+  struct Kept {
+    std::shared_ptr<gpu::Group> group;
+    std::vector<Member> members;
+    std::shared_ptr<const Registration> arena;
+  };
+  auto kept = std::make_shared<Kept>(Kept{group_, std::move(members_), registration_});
+  gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.reset(); });
+}
+
+void GpuGroup::meet(std::uint32_t rank, const std::shared_ptr<Peer>& peer,
+                    const RemoteMemory& arena, double timeout) {
+  if (peer->wants_checks()) throw RouteUnavailable("integrity=1: kernels compare no checksums");
+  KernelReach reach =
+      peer->kernels().mapped({.local = &arena_, .remote = &arena}, Hearers::cpu, timeout);
+  if (!reach.puts) throw RouteUnavailable("the memory of another rank's group cannot be written");
+  addresses_.arenas[rank] = reach.remote;
+  Member& member = members_.at(rank);
+  member.peer = peer;
+  member.kept = std::move(reach.kept);
+  member.loss = peer->on_lost([weak = weak_from_this(), rank] {
+    if (const auto group = weak.lock()) group->on_lost(rank);
+  });
+}
+
+void GpuGroup::on_lost(std::uint32_t rank) noexcept {
+  std::uint32_t none = kNone;
+  lost_.compare_exchange_strong(none, rank);
+  group_->cancel();
+}
+
+void GpuGroup::end(const std::string& reason) noexcept {
+  try {
+    const std::lock_guard lock(mutex_);
+    if (why_ended_.empty()) why_ended_ = reason;
+  } catch (const std::bad_alloc&) {
+    // It ends without a reason.
+  }
+  group_->cancel();
+}
+
+std::string GpuGroup::loss() const {
+  const std::uint32_t rank = lost_.load();
+  if (rank == kNone) return {};
+  return "rank " + std::to_string(rank) + " is lost: " + members_[rank].peer->why_lost();
+}
+
+// Throws what ended the group.
+void GpuGroup::check() const {
+  if (group_->failure().what != GroupEnd::fine) {
+    throw Error("the GPUs' collectives have ended: " + why_failed());
+  }
+  if (const std::string lost = loss(); !lost.empty()) throw PeerLost(lost);
+  const std::lock_guard lock(mutex_);
+  if (!why_ended_.empty()) throw Error(why_ended_);
+}
+
+std::string GpuGroup::why_failed() const {
+  if (group_->failure().what == GroupEnd::fine) return {};
+  return failure_of("a collective of GPUs", 0).message;
+}
+
+std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
+                                         std::optional<driver::CudaStream> stream, double seconds) {
+  check();
+  gpu::Group::Launch launch = plan(place_, arrays);
+  std::copy_n(addresses_.arenas, place_.size, launch.call.arenas);
+  launch.call.nanoseconds = static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
+  auto waits = std::make_shared<const gpu::KernelsWait>();
+  std::shared_ptr<Transfer> transfer;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto number = group_->launch(launch, stream);
+    if (!number) return nullptr;
+    transfer = std::make_shared<Transfer>(host_.poller, arrays.nbytes, route_);
+    entries_.push_back({*number, launch.call.code, seconds, transfer, std::move(waits)});
+  }
+  const bool is_first = !polled_.exchange(true);
+  if (is_first) host_.poller->add(shared_from_this());
+  if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) host_.look();
+  return transfer;
+}
+
+void GpuGroup::poll() noexcept {
+  std::deque<Entry> done;
+  {
+    const std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock.owns_lock()) return;
+    const std::uint32_t ended = group_->ended();
+    const auto is_under_way = [&](const Entry& entry) {
+      return static_cast<std::int32_t>(ended - entry.number) < 0;
+    };
+    const auto rest = std::ranges::find_if(entries_, is_under_way);
+    if (rest == entries_.begin()) return;
+    done.insert(done.end(), std::make_move_iterator(entries_.begin()),
+                std::make_move_iterator(rest));
+    entries_.erase(entries_.begin(), rest);
+  }
+  for (Entry& entry : done) finish(entry);
+  pending_.fetch_sub(static_cast<std::uint32_t>(done.size()), std::memory_order_release);
+  host_.poller->wake();
+}
+
+// A failure is also reported: the program's stream goes on, and nobody may look at the Transfer.
+void GpuGroup::finish(Entry& entry) noexcept {
+  if (group_->failure().what != GroupEnd::fine) {
+    Failure failure = failure_of(text_of_code(entry.code), entry.seconds);
+    report(name_ + ": " + failure.message);
+    entry.transfer->fail(std::move(failure));
+  }
+  entry.transfer->drop();
+}
+
+Failure GpuGroup::failure_of(const std::string& call, double seconds) const noexcept try {
+  const GroupEnd end = group_->failure();
+  const std::string rank = "rank " + std::to_string(end.rank);
+  const std::string goes_on = "; the stream continues without it";
+  if (end.what == GroupEnd::differs) {
+    return {.kind = Failure::Kind::invalid_argument,
+            .message = call + ": " + rank + " has called " + text_of_code(end.other) +
+                       ": all ranks must make the same calls in the same order" + goes_on};
+  }
+  if (end.what == GroupEnd::late) {
+    std::string message = call + ": " + rank + " did not come";
+    if (seconds > 0) message += " in " + seconds_text(seconds);
+    if (end.other != 0) message += "; its latest call was " + text_of_code(end.other);
+    return {.kind = Failure::Kind::timeout,
+            .message = message + goes_on +
+                       ". Its arrays must be on a GPU, as here. If a program was blocked meanwhile: "
+                       "CUDA loads a kernel at its first launch, and waits for all streams to do so "
+                       "(set CUDA_MODULE_LOADING=EAGER, or launch it once before)",
+            .effect = Effect::some};
+  }
+  if (const std::string lost = loss(); !lost.empty()) {
+    return {.kind = Failure::Kind::peer_lost,
+            .message = call + ": " + lost + goes_on,
+            .effect = Effect::some};
+  }
+  const std::lock_guard lock(mutex_);
+  return {.message = call + ": " + why_ended_ + goes_on, .effect = Effect::some};
+} catch (const std::bad_alloc&) {
+  return {.message = "out of memory"};  // short enough to need no allocation
+}
+
+}  // namespace zerohop::engine::collective

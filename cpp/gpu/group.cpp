@@ -1,0 +1,85 @@
+#include "gpu/group.hpp"
+
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "base/fork.hpp"
+#include "driver/cuda_call.hpp"
+#include "driver/cuda_constants.hpp"
+#include "gpu/apart.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/user_stream.hpp"
+
+namespace zerohop::gpu {
+namespace {
+
+using driver::check_cuda;
+
+// Pinned memory has the same address for the GPU: unified addressing.
+template <typename Word>
+std::uint64_t address(const Word& word) {
+  return reinterpret_cast<std::uint64_t>(&word);
+}
+
+}  // namespace
+
+Group::Group(std::shared_ptr<const Device> device)
+    : device_(std::move(device)), generation_(fork_generation()) {
+  const DeviceGuard guard(*device_);
+  const driver::Cuda& cuda = device_->cuda();
+  parts_->kernels = Kernels::load(device_);
+  parts_->words = pin_pages(cuda, sizeof(Words));
+  new (parts_->words.get()) Words();
+  parts_->stream = make_stream(cuda);
+  parts_->before = make_event(cuda);
+  parts_->last = make_event(cuda);
+}
+
+Group::~Group() {
+  if (generation_ != fork_generation()) {
+    (void)parts_.release();  // CUDA does not survive fork()
+  } else {
+    give_back_apart(device_->ordinal(), destruction(device_, std::move(parts_)));
+  }
+}
+
+std::optional<std::uint32_t> Group::launch(Launch launch,
+                                           std::optional<driver::CudaStream> given) {
+  launch.call.cancelled = address(words().cancelled);
+  launch.call.end = address(words().end);
+  const driver::Cuda& cuda = device_->cuda();
+  const DeviceGuard guard(*device_);
+  const bool captured = given && check_capturable(*device_, *given);
+  const driver::CudaStream stream = given ? *given : parts_->stream.get();
+  const std::lock_guard lock(mutex_);
+  if (captured) {
+    parts_->kernels->group(launch.call, launch.by_packets, launch.blocks, stream);
+    return std::nullopt;
+  }
+  if (!given) {
+    check_cuda(cuda, cuda.event_record(parts_->before.get(), driver::kCudaLegacyStream),
+               "cuEventRecord in the default stream");
+    check_cuda(cuda, cuda.stream_wait_event(stream, parts_->before.get(), 0), "cuStreamWaitEvent");
+  }
+  if (launched_ != 0) {
+    check_cuda(cuda, cuda.stream_wait_event(stream, parts_->last.get(), 0), "cuStreamWaitEvent");
+  }
+  parts_->kernels->group(launch.call, launch.by_packets, launch.blocks, stream);
+  ++launched_;
+  check_cuda(cuda,
+             cuda.stream_write_value(stream, address(words().ended), launched_,
+                                     driver::kCudaWriteValueDefault),
+             "cuStreamWriteValue32");
+  check_cuda(cuda, cuda.event_record(parts_->last.get(), stream), "cuEventRecord");
+  return launched_;
+}
+
+GroupEnd Group::failure() const noexcept {
+  GroupEnd end;
+  std::memcpy(&end, &words().end, sizeof end);  // stored as a whole, before the kernel ended
+  return end;
+}
+
+}  // namespace zerohop::gpu

@@ -1,0 +1,229 @@
+// What the kernels of collectives share: waits for other ranks, which end in any case, and the
+// reduction of elements.
+#pragma once
+
+#include "base/reduce_op.hpp"
+#include "gpu/group_call.hpp"
+#include "gpu/kernels/words.cuh"
+#include "zerohop/copy.h"
+#include "zerohop/team.cuh"
+
+namespace zerohop::gpu {
+
+struct Packet {
+  u64 data;
+  u64 tag;
+};
+
+// As a whole (PTX ISA: .b128 with .relaxed is a single access).
+__device__ inline void store_packet(u64 at, const Packet& packet) {
+  asm volatile(
+      "{\n"
+      "  .reg .b128 whole;\n"
+      "  mov.b128 whole, {%1, %2};\n"
+      "  st.relaxed.sys.global.b128 [%0], whole;\n"
+      "}" ::"l"(at),
+      "l"(packet.data), "l"(packet.tag)
+      : "memory");
+}
+__device__ inline Packet load_packet(u64 at) {
+  Packet packet;
+  asm volatile(
+      "{\n"
+      "  .reg .b128 whole;\n"
+      "  ld.relaxed.sys.global.b128 whole, [%2];\n"
+      "  mov.b128 {%0, %1}, whole;\n"
+      "}"
+      : "=l"(packet.data), "=l"(packet.tag)
+      : "l"(at)
+      : "memory");
+  return packet;
+}
+
+__device__ inline bool has(u32 ranks, u32 rank) { return (ranks >> rank & 1) != 0; }
+
+// Of one thread, in one launch.
+class Patience {
+ public:
+  __device__ explicit Patience(const GroupCall& call) : call_(call), began_(nanoseconds_now()) {}
+
+  // Called after each fruitless look at what `rank` sends. False: give up.
+  __device__ bool goes_on(u32 rank) { return ++looks_ % kLooks != 0 || look_around(rank); }
+  // That rank has made another call.
+  __device__ void differs(u32 rank) {
+    fail(GroupEnd::differs, rank, load_packet(own() + GroupArena::call(rank)).tag);
+  }
+
+ private:
+  static constexpr u32 kLooks = 64;
+
+  // Records that this call failed, and makes all later ones fail at once.
+  __device__ void fail(GroupEnd::What what, u32 rank, u64 other) {
+    store_packet(call_.end, Packet{what | u64{rank} << 32, other});
+    put_word(own() + GroupArena::kBroken, u32{1});
+  }
+  __device__ u64 own() const { return call_.arenas[call_.rank]; }
+  __device__ bool look_around(u32 rank) {
+    if (glance(own() + GroupArena::kBroken) != 0) return false;  // another block has given up
+    const Packet call = load_packet(own() + GroupArena::call(rank));
+    const u64 number = glance(own() + GroupArena::counts(0) + 8);
+    if (blockIdx.x == 0 && call.data == number + 1 && call.tag != call_.code) {
+      fail(GroupEnd::differs, rank, call.tag);
+      return false;
+    }
+    if (glance(call_.cancelled) != 0) {
+      fail(GroupEnd::cancelled, rank, call.tag);
+      return false;
+    }
+    if (nanoseconds_now() - began_ < call_.nanoseconds) return true;
+    fail(GroupEnd::late, rank, call.data == number + 1 ? 0 : call.tag);
+    return false;
+  }
+
+  const GroupCall& call_;
+  const u64 began_;
+  u32 looks_ = 0;
+};
+
+// Called first and last by all threads: shows the others which call this is. False: an earlier one
+// has failed.
+__device__ inline bool enter(const GroupCall& call) {
+  const u64 own = call.arenas[call.rank];
+  const u32 to = threadIdx.x;
+  if (blockIdx.x == 0 && to < call.size && to != call.rank) {
+    const u64 number = glance(own + GroupArena::counts(0) + 8) + 1;
+    store_packet(call.arenas[to] + GroupArena::call(call.rank), Packet{number, call.code});
+  }
+  return __syncthreads_and(glance(own + GroupArena::kBroken) == 0);
+}
+__device__ inline void leave(const GroupCall& call) {
+  const u64 calls = call.arenas[call.rank] + GroupArena::counts(0) + 8;
+  if (blockIdx.x == 0 && threadIdx.x == 0) put_word(calls, glance(calls) + 1);
+}
+
+// --- elements ---
+
+// `T` of complex numbers is std::complex, whose layout is two numbers.
+template <typename Element, u32 kNbytes>
+struct Sums {
+  using Stored = typename Element::Stored;
+  using Sum = typename Element::Sum;
+  static constexpr u32 kCount = kNbytes / sizeof(Stored);
+  Sum values[kCount];
+
+  template <typename Bytes>
+  __device__ void load(const Bytes& bytes) {
+    static_assert(sizeof bytes == kNbytes, "a whole number of elements");
+    Stored stored[kCount];
+    memcpy(stored, &bytes, kNbytes);
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) values[i] = Element::load(stored[i]);
+  }
+  template <typename Bytes>
+  __device__ Bytes store() const {
+    Stored stored[kCount];
+#pragma unroll
+    for (u32 i = 0; i < kCount; ++i) stored[i] = Element::store(values[i]);
+    Bytes bytes;
+    memcpy(&bytes, stored, kNbytes);
+    return bytes;
+  }
+};
+
+// Combines them with the next rank's.
+template <typename Element, u32 kNbytes>
+__device__ void combine_all(ReduceOp op, Sums<Element, kNbytes>& sums,
+                            const Sums<Element, kNbytes>& next) {
+  const auto by = [&](auto combined) {
+#pragma unroll
+    for (u32 i = 0; i < sums.kCount; ++i) {
+      sums.values[i] = combined(sums.values[i], next.values[i]);
+    }
+  };
+#define ZEROHOP_OP(name)                                                                \
+  case ReduceOp::name:                                                                  \
+    if constexpr (has_reduction<Element>(ReduceOp::name)) {                             \
+      by([](auto a, auto b) { return combine<ReduceOp::name>(a, b); });                 \
+    }                                                                                   \
+    break
+  switch (op) {
+    case ReduceOp::none: break;
+    case ReduceOp::avg:
+    case ReduceOp::premul_sum:
+      ZEROHOP_OP(sum);
+      ZEROHOP_OP(prod);
+      ZEROHOP_OP(min);
+      ZEROHOP_OP(max);
+      ZEROHOP_OP(band);
+      ZEROHOP_OP(bor);
+      ZEROHOP_OP(bxor);
+      ZEROHOP_OP(land);
+      ZEROHOP_OP(lor);
+  }
+#undef ZEROHOP_OP
+}
+
+// Reduces the same bytes of several ranks' blocks, in the order of ranks. load(rank, bytes): false if
+// they did not come.
+template <typename Element, typename Bytes, typename Load>
+__device__ bool reduce_bytes(const GroupCall& call, Bytes& reduced, Load load) {
+  using Sum = typename Element::Sum;
+  const auto op = static_cast<ReduceOp>(call.op);
+  Sums<Element, sizeof(Bytes)> sums, next;
+  Bytes bytes, following;
+  u32 left = call.sources;  // the ranks that are still to be combined
+  if (!load(static_cast<u32>(__ffs(left)) - 1, bytes)) return false;
+  left &= left - 1;
+  if (left != 0 && !load(static_cast<u32>(__ffs(left)) - 1, following)) return false;
+  sums.load(bytes);
+  if constexpr (has_reduction<Element>(ReduceOp::land)) {
+    if (op == ReduceOp::land || op == ReduceOp::lor) {
+#pragma unroll
+      for (Sum& sum : sums.values) sum = first_of<ReduceOp::land>(sum);
+    }
+  }
+#pragma unroll 1
+  while (left != 0) {
+    bytes = following;
+    left &= left - 1;
+    if (left != 0 && !load(static_cast<u32>(__ffs(left)) - 1, following)) return false;
+    next.load(bytes);
+    combine_all(op, sums, next);
+  }
+  if constexpr (has_reduction<Element>(ReduceOp::avg)) {
+    if (op == ReduceOp::avg) {
+      const auto ranks = static_cast<u32>(__popc(call.sources));
+#pragma unroll
+      for (Sum& sum : sums.values) sum = last_of<ReduceOp::avg>(sum, ranks, call.factor);
+    } else if (op == ReduceOp::premul_sum) {
+#pragma unroll
+      for (Sum& sum : sums.values) sum = last_of<ReduceOp::premul_sum>(sum, 1, call.factor);
+    }
+  }
+  reduced = sums.template store<Bytes>();
+  return true;
+}
+
+// Calls call.template of<Element>() for the type.
+template <typename Function>
+__device__ void for_type(GroupType type, Function& function) {
+  switch (type) {
+    case GroupType::boolean: return function.template of<BoolElement>();
+    case GroupType::int8: return function.template of<PlainElement<std::int8_t>>();
+    case GroupType::int16: return function.template of<PlainElement<std::int16_t>>();
+    case GroupType::int32: return function.template of<PlainElement<std::int32_t>>();
+    case GroupType::int64: return function.template of<PlainElement<std::int64_t>>();
+    case GroupType::uint8: return function.template of<PlainElement<std::uint8_t>>();
+    case GroupType::uint16: return function.template of<PlainElement<std::uint16_t>>();
+    case GroupType::uint32: return function.template of<PlainElement<std::uint32_t>>();
+    case GroupType::uint64: return function.template of<PlainElement<std::uint64_t>>();
+    case GroupType::float16: return function.template of<Float16Element>();
+    case GroupType::bfloat16: return function.template of<Bfloat16Element>();
+    case GroupType::float32: return function.template of<PlainElement<float>>();
+    case GroupType::float64: return function.template of<PlainElement<double>>();
+    case GroupType::complex64: return function.template of<PlainElement<std::complex<float>>>();
+    case GroupType::complex128: return function.template of<PlainElement<std::complex<double>>>();
+  }
+}
+
+}  // namespace zerohop::gpu

@@ -1,0 +1,322 @@
+"""Collectives of GPU arrays that kernels of the ranks' GPUs carry out, without the CPUs.
+
+All ranks must agree before the first: once every rank has passed a GPU array to the same all_reduce or reduce_scatter, which went
+by messages, they exchange the addresses of their arenas, and map them. Nothing else is ever agreed between CPUs: a kernel shows
+the others which call it is (cpp/gpu/group_call.hpp).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from zerohop import _core
+from zerohop._world.deadline import Deadline
+from zerohop._world.history import KINDS, NO_ROOT
+from zerohop.collectives.blocks import Block, Flat, view_of_any
+from zerohop.collectives.order import Collective
+from zerohop.collectives.turn import Turn
+from zerohop.errors import CudaError, Error, PeerLost, RouteUnavailable, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop._world.membership import Membership
+
+WAYS = ("auto", "kernels", "messages")
+_NOTE = 4096  # bytes of what ranks exchange at the set-up
+_SETUP = 1 << 30  # the first part of these blocks
+_LATE = 1.0  # seconds, more than its kernel, until a wait for a call gives up
+
+
+class _Offer(NamedTuple):
+    """why: it has no arena; then the rest is empty."""
+
+    why: str
+    gpu: str = ""  # its PCI address
+    pid: int = 0
+    arena: str = ""  # its RemoteMemory
+
+
+class GpuGroup:
+    """Of one World. wanted: one of WAYS."""
+
+    def __init__(self, membership: Membership, wanted: str) -> None:
+        if wanted not in WAYS:
+            raise ValueError(f"gpu_collectives must be one of {', '.join(WAYS)}, not {wanted!r}")
+        self._membership, self._wanted = membership, wanted
+        self._group: _core.GpuGroup | None = None
+        self._arena: Any = None
+        self.device = ""  # of this rank, once the group exists
+        self._why = self._refusal()
+        self._settled = bool(self._why)
+
+    def _refusal(self) -> str:
+        """Why there can be no group, as far as this rank knows alone."""
+        size = self._membership.size
+        if self._wanted == "messages":
+            return 'gpu_collectives="messages"'
+        if size == 1:
+            return "the World has one rank"
+        if size > _core.GpuGroup.RANKS:
+            return f"the World has {size} ranks, and a group of GPUs {_core.GpuGroup.RANKS} at most"
+        if not _core.has_kernels():
+            return "this build of zerohop has no GPU kernels: there was no nvcc"
+        return ""
+
+    @property
+    def text(self) -> str:
+        """By what the collectives of GPU arrays go, and why."""
+        if self._group is not None:
+            return f"kernels of {self.device}"
+        why = self._why or "no all_reduce or reduce_scatter of GPU arrays by all ranks yet"
+        return f"messages: {why}"
+
+    # --- set-up ---
+
+    def proposes(self, flats: Sequence[Flat]) -> bool:
+        """Whether this rank, in a call with these arrays, offers to set up a group."""
+        return not self._settled and any(flat.device != "cpu" for flat in flats)
+
+    def settle(self, turn: Turn, device: str) -> None:
+        """All ranks call it in the same Turn. Raises RouteUnavailable where kernels were demanded."""
+        offer = self._offer(device, turn.deadline)
+        offers = [_Offer(*json.loads(note)) for note in _exchange(turn, json.dumps(offer), 0)]
+        why = next((each.why for each in offers if each.why), "") or self._shared(offers)
+        group = None
+        if not why:
+            try:
+                group = self._made(offers, turn.deadline)
+            except (RouteUnavailable, CudaError, TransferTimeout) as error:
+                why = str(error)
+        found = _exchange(turn, why, 1)
+        reasons = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
+        self._settled = True
+        if not reasons:
+            self._group, self.device = group, device
+            return
+        self._arena, self._why = None, reasons[0]
+        if self._wanted == "kernels":
+            raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {self._why}')
+
+    def _offer(self, device: str, deadline: Deadline) -> _Offer:
+        membership = self._membership
+        nbytes = _core.GpuGroup.NBYTES[membership.size]
+        try:
+            self._arena = membership.endpoint.empty(nbytes, np.uint8, device=device)
+            self._new = _core.GpuGroup(
+                membership.endpoint,
+                membership.rank,
+                membership.size,
+                self._arena,
+                repr(membership.name),
+                deadline.left,
+            )
+        except (Error, ValueError) as error:
+            return _Offer(str(error))
+        gpu = str(_core.gpu_facts(int(device.partition(":")[2]))["pci"])
+        return _Offer("", gpu, os.getpid(), self._arena.remote.to_bytes().hex())
+
+    def _shared(self, offers: Sequence[_Offer]) -> str:
+        """Why kernels would be slow: GPUs that ranks share."""
+        if self._wanted == "kernels":
+            return ""
+        gpus = [each.gpu for each in offers]
+        for rank, gpu in enumerate(gpus):
+            if gpus.index(gpu) != rank:
+                return (
+                    f"ranks {gpus.index(gpu)} and {rank} share the GPU {gpu}, where kernels that wait for each other take turns; "
+                    'gpu_collectives="kernels" insists'
+                )
+        return ""
+
+    def _made(self, offers: Sequence[_Offer], deadline: Deadline) -> _core.GpuGroup:
+        membership = self._membership
+        for rank, offer in enumerate(offers):
+            if rank != membership.rank:
+                arena = _core.RemoteMemory.from_bytes(bytes.fromhex(offer.arena))
+                self._new.meet(rank, membership.peer(rank, deadline), arena, deadline.left)
+        return self._new
+
+    # --- calls ---
+
+    def takes(self, *arrays: Any) -> bool:
+        """Whether kernels carry out a call with these arrays; None is no array."""
+        return self._group is not None and any(_on_gpu(array) for array in arrays)
+
+    def call(
+        self,
+        kind: int,
+        root: int | None,
+        sources: Sequence[_core.ArrayView],
+        targets: Sequence[_core.ArrayView],
+        stream: Any,
+        timeout: float | None,
+        wait: bool,
+        failed: Callable[[str, BaseException], BaseException],
+        op: int = 0,
+        factor: float = 1.0,
+    ) -> Collective:
+        """sources, targets: a block, or one for each rank. failed: called with what ended the call."""
+        assert self._group is not None
+        membership = self._membership
+        views = [*sources, *targets]
+        for view in views:
+            if view.device != self.device:
+                raise ValueError(
+                    f"this World's collectives of GPU arrays have been set up on {self.device}, on this rank, and an array lies "
+                    f"on {view.device}: move it there"
+                )
+        _check_views(sources, targets)
+        seconds = membership.bound(timeout)
+        text = f"{KINDS[kind]} of {membership.name!r}"
+        if not views or not views[0].nbytes:
+            return Collective(text, seconds, True)
+        transfer = self._group.call(
+            kind,
+            NO_ROOT if root is None else root,
+            op,
+            factor,
+            views[0].dtype,
+            views[0].nbytes,
+            [view.address for view in sources],
+            [view.address for view in targets],
+            stream,
+            seconds,
+        )
+        if transfer is None:
+            return Collective(text, seconds, True)
+        collective = KernelCollective(text, seconds, transfer, views, failed)
+        if stream is None and wait:
+            collective.wait()
+        return collective
+
+    def close(self) -> None:
+        if self._group is not None:
+            self._group.end(f"the World {self._membership.name!r} is closed")
+            self._group = None
+        self._settled, self._arena = True, None
+
+
+class KernelCollective(Collective):
+    """A call that a kernel carries out. Work enqueued later in its stream begins once it is done."""
+
+    def __init__(
+        self,
+        text: str,
+        timeout: float,
+        transfer: _core.Transfer,
+        arrays: Sequence[Any],
+        failed: Callable[[str, BaseException], BaseException],
+    ) -> None:
+        super().__init__(text, timeout, True)
+        self._transfer, self._arrays, self._failed = transfer, arrays, failed
+
+    @property
+    def done(self) -> bool:
+        return self._transfer.done
+
+    def wait(self, timeout: float | None = None) -> None:
+        """As Collective.wait; the kernel's own bound begins when its stream reaches it."""
+        seconds = self.timeout + _LATE if timeout is None else max(0.0, float(timeout))
+        if not self.join(seconds):
+            raise TransferTimeout(f"{self._text} is still running; it continues", effect="all")
+        if self._error is None:
+            try:
+                self._transfer.wait(0.0)
+            except (Error, ValueError) as error:
+                self._error = self._failed(self._text, error)
+        self._arrays = ()
+        if self._error is not None:
+            raise self._error
+
+    def join(self, seconds: float | None = None) -> bool:
+        try:
+            self._transfer.wait(self.timeout + _LATE if seconds is None else seconds)
+        except TransferTimeout:
+            return self._transfer.done
+        except (Error, ValueError):
+            return True
+        return True
+
+
+def _exchange(turn: Turn, text: str, step: int) -> list[str]:
+    """Sends a text to all other ranks. Returns those of all, by rank."""
+    endpoint = turn.lines.membership.endpoint
+    notes = np.zeros((turn.size, _NOTE), np.uint8)
+    said = np.frombuffer(text.encode()[:_NOTE], np.uint8)
+    notes[turn.rank, : said.nbytes] = said
+    flat = Flat(endpoint, notes, "notes", writable=True)
+    blocks = [Block(flat, rank * _NOTE, _NOTE) for rank in range(turn.size)]
+    part = _SETUP + step
+    turn.exchange(
+        [turn.move(other, blocks[turn.rank], part=part) for other in turn.others],
+        [turn.move(other, blocks[other], part=part) for other in turn.others],
+    )
+    return [note.tobytes().rstrip(b"\0").decode(errors="replace") for note in notes]
+
+
+def view_of(array: Any, what: str, *, written: bool = False) -> _core.ArrayView:
+    """Raises TypeError, ValueError."""
+    view = view_of_any(array, what)
+    if not view.contiguous:
+        raise ValueError(f"{what} must be contiguous: pass a contiguous copy (tensor.contiguous())")
+    if written and not view.writable:
+        raise ValueError(f"{what} is written, but read-only: give a writable array")
+    return view
+
+
+def views_of_parts(
+    given: Any, what: str, size: int, *, written: bool = False
+) -> list[_core.ArrayView]:
+    """A list of arrays, one for each rank, or an array that is split along its first axis. All are of one size."""
+    if isinstance(given, (list, tuple)):
+        if len(given) != size:
+            raise ValueError(
+                f"{what} must have {size} arrays, one for each rank, not {len(given)}"
+            )
+        views = [
+            view_of(each, f"{what}[{rank}]", written=written) for rank, each in enumerate(given)
+        ]
+        if any(view.nbytes != views[0].nbytes for view in views):
+            raise ValueError(f"{what}: kernels take arrays of one size: leave out stream=")
+        return views
+    whole = view_of(given, what, written=written)
+    rows = whole.shape[0] if whole.shape else 0
+    if not whole.shape or rows % size:
+        raise ValueError(
+            f"{what} of shape {whole.shape} cannot be split into {size} equal blocks along its first axis"
+        )
+    return [whole[rank * (rows // size) : (rank + 1) * (rows // size)] for rank in range(size)]
+
+
+def _check_views(sources: Sequence[_core.ArrayView], targets: Sequence[_core.ArrayView]) -> None:
+    """Raises ValueError for different dtypes and sizes, and where what is written overlaps with what is read."""
+    views = [*sources, *targets]
+    for view in views:
+        if view.dtype != views[0].dtype or view.nbytes != views[0].nbytes:
+            raise ValueError(
+                f"blocks of {views[0].nbytes} bytes of {views[0].dtype} and of {view.nbytes} bytes of {view.dtype}: a collective "
+                "has one dtype, and equal blocks"
+            )
+    for target in targets:
+        for source in sources:
+            apart = abs(target.address - source.address)
+            if 0 < apart < target.nbytes:
+                raise ValueError("memory that is written overlaps with memory that is read")
+
+
+def _on_gpu(array: Any) -> bool:
+    if isinstance(array, (list, tuple)):
+        return bool(array) and _on_gpu(array[0])
+    if array is None or isinstance(array, np.ndarray):
+        return False
+    if isinstance(array, _core.Memory):
+        return array.device != "cpu"
+    device = getattr(array, "__dlpack_device__", None)
+    return device is not None and int(device()[0]) == _CUDA
+
+
+_CUDA = 2  # DLPack's kDLCUDA

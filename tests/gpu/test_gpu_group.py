@@ -1,0 +1,352 @@
+"""Collectives by kernels: ranks on one GPU as threads of this process, and as processes."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import zerohop as zh
+from zerohop import _core
+from zerohop.collectives.reductions import OPS
+from zerohop.local import Link, RankFailed, Ranks
+
+GPU = "cuda:0"
+TYPES = (
+    torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.float16,
+    torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
+)  # fmt: skip
+COUNTS = (1, 7, 1000, 40_001, 300_003)  # elements: by packets, one or several, and by chunks
+REPLAYS = 1000
+
+
+class Group:
+    """Worlds of one process, a thread for each while they meet, and a stream for each."""
+
+    def __init__(self, directory: Path, size: int, **options: Any) -> None:
+        self.size = size
+        self.streams = [torch.cuda.Stream(GPU) for _ in range(size)]
+        options = {"device": "soft0", "timeout": 60.0, "gpu_collectives": "kernels", **options}
+
+        def rank(number: int) -> Any:
+            world = zh.World(directory, number, size, **options)
+            world.all_reduce(torch.ones(1, device=GPU))  # by messages; then the group is set up
+            return world
+
+        with ThreadPoolExecutor(size) as threads:
+            self.worlds = list(threads.map(rank, range(size)))
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        torch.cuda.synchronize()
+        for world in self.worlds:
+            world.close()
+
+    def call(self, name: str, rows: list[tuple[Any, ...]], **more: Any) -> list[Any]:
+        """Each rank's call, in its stream, with its row of arguments."""
+        torch.cuda.synchronize()  # what the arguments were made by
+        return [
+            getattr(world, name)(*row, stream=stream, **more)
+            for world, stream, row in zip(self.worlds, self.streams, rows, strict=True)
+        ]
+
+
+@pytest.fixture(params=[2, 3, 4, 8])
+def group(request: Any, tmp_path: Path) -> Iterator[Group]:
+    with Group(tmp_path, request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Group]:
+    with Group(tmp_path, 2) as made:
+        yield made
+
+
+def random(dtype: torch.dtype, count: int, generator: torch.Generator) -> torch.Tensor:
+    """In host memory."""
+    if dtype == torch.bool:
+        return torch.randint(0, 2, (count,), generator=generator).bool()
+    if dtype.is_complex:
+        return torch.randn(count, dtype=dtype, generator=generator)
+    if dtype.is_floating_point:
+        return torch.randn(count, generator=generator).to(dtype)
+    least = 0 if dtype == torch.uint8 else -100
+    return torch.randint(least, 100, (count,), generator=generator).to(dtype)
+
+
+def bits(tensor: torch.Tensor) -> np.ndarray:
+    return tensor.cpu().contiguous().view(torch.uint8).numpy()
+
+
+def reduced(op: str, inputs: list[torch.Tensor]) -> torch.Tensor:
+    """By the reduction of host arrays, which has tests against NumPy of its own."""
+    out = torch.empty_like(inputs[0])
+    name = str(inputs[0].dtype).removeprefix("torch.")
+    _core.reduce(OPS[op], name, 0.3, bits(out), [bits(each) for each in inputs])
+    return out
+
+
+def ops_of(dtype: torch.dtype) -> list[str]:
+    name = str(dtype).removeprefix("torch.")
+    return [op for op, number in OPS.items() if not _core.why_no_reduction(number, name)]
+
+
+def factor(op: str) -> dict[str, Any]:
+    return {"factor": 0.3} if op == "premul_sum" else {}
+
+
+def test_every_operation_of_every_type_is_the_hosts_bit_for_bit(group):
+    generator = torch.Generator().manual_seed(group.size)
+    for dtype in TYPES:
+        for op in ops_of(dtype):
+            for count in COUNTS if op in ("sum", "max") else (7, 40_001):
+                inputs = [random(dtype, count, generator) for _ in range(group.size)]
+                arrays = [each.to(GPU) for each in inputs]
+                for call in group.call("all_reduce", [(each, op) for each in arrays], **factor(op)):
+                    call.wait()
+                expected = bits(reduced(op, inputs))
+                for array in arrays:
+                    assert np.array_equal(bits(array), expected), (dtype, op, count)
+
+
+def test_every_reduction_goes_where_it_belongs(group):
+    generator = torch.Generator().manual_seed(7)
+    size = group.size
+    for count in (*COUNTS, 2_000_000):
+        inputs = [random(torch.float32, count, generator) for _ in range(size)]
+        arrays = [each.to(GPU) for each in inputs]
+        outs = [torch.full_like(each, -1) for each in arrays]
+        whole = bits(reduced("sum", inputs))
+        group.call("all_reduce", [(each, "sum") for each in arrays], out=None)
+        torch.cuda.synchronize()
+        assert all(np.array_equal(bits(each), whole) for each in arrays)
+        arrays = [each.to(GPU) for each in inputs]
+        root = count % size
+        torch.cuda.synchronize()
+        for rank, world in enumerate(group.worlds):
+            out = outs[rank] if rank == root else None
+            world.reduce(arrays[rank], root, "sum", out=out, stream=group.streams[rank])
+        torch.cuda.synchronize()
+        assert np.array_equal(bits(outs[root]), whole)
+        assert all(np.array_equal(bits(a), bits(i)) for a, i in zip(arrays, inputs, strict=True))
+        for rank, world in enumerate(group.worlds):
+            world.scan(arrays[rank], "sum", out=outs[rank], stream=group.streams[rank])
+        torch.cuda.synchronize()
+        for rank, out in enumerate(outs):
+            assert np.array_equal(bits(out), bits(reduced("sum", inputs[: rank + 1]))), (count, rank)
+        parts = [random(torch.float32, count * size, generator) for _ in range(size)]
+        group.call(
+            "reduce_scatter", [(o, p.to(GPU)) for o, p in zip(outs, parts, strict=True)]
+        )
+        torch.cuda.synchronize()
+        for rank, out in enumerate(outs):
+            mine = [part[rank * count : (rank + 1) * count].contiguous() for part in parts]
+            assert np.array_equal(bits(out), bits(reduced("sum", mine))), (count, rank)
+
+
+def test_exchanges_in_a_stream(group):
+    size, worlds, streams = group.size, group.worlds, group.streams
+    for dtype in (torch.uint8, torch.bfloat16, torch.float64):
+        for count in (1, 1001, 70_000, 1_500_001):
+            root = count % size
+
+            def made(value: int, rows: int = 1, count: int = count, dtype: Any = dtype) -> Any:
+                return torch.full((rows, count), value, dtype=dtype, device=GPU)
+
+            arrays = [made(10 + rank) for rank in range(size)]
+            group.call("broadcast", [(each, root) for each in arrays])
+            torch.cuda.synchronize()
+            assert all(bool((each == 10 + root).all()) for each in arrays)
+            arrays = [made(20 + rank) for rank in range(size)]
+            outs = [made(0, size) for _ in range(size)]
+            group.call("all_gather", [(o, a) for o, a in zip(outs, arrays, strict=True)])
+            torch.cuda.synchronize()
+            for out in outs:
+                assert [int(row[0]) for row in out] == list(range(20, 20 + size))
+                assert all(bool((row == row[0]).all()) for row in out)
+            parts = [torch.cat([made(10 * rank + to) for to in range(size)]) for rank in range(size)]
+            group.call("all_to_all", [(o, p) for o, p in zip(outs, parts, strict=True)])
+            torch.cuda.synchronize()
+            for rank, out in enumerate(outs):
+                assert [int(row[-1]) for row in out] == [10 * it + rank for it in range(size)]
+            torch.cuda.synchronize()
+            for rank, world in enumerate(worlds):
+                given = parts[rank] if rank == root else None
+                world.scatter(arrays[rank], given, root, stream=streams[rank])
+            torch.cuda.synchronize()
+            assert [int(each[0, -1]) for each in arrays] == [10 * root + to for to in range(size)]
+            for rank, world in enumerate(worlds):
+                into = outs[rank] if rank == root else None
+                world.gather(into, arrays[rank], root, stream=streams[rank])
+            torch.cuda.synchronize()
+            assert [int(row[0]) for row in outs[root]] == [10 * root + to for to in range(size)]
+
+
+def test_views_at_any_address(pair):
+    """Slices that no vector access is aligned to."""
+    generator = torch.Generator().manual_seed(3)
+    for dtype in (torch.uint8, torch.bfloat16, torch.float32):
+        for begin, count in ((1, 9), (3, 30_000), (1, 400_001)):
+            inputs = [random(dtype, begin + count, generator) for _ in range(2)]
+            arrays = [each.to(GPU) for each in inputs]
+            group_rows = [(each[begin:], "sum") for each in arrays]
+            pair.call("all_reduce", group_rows)
+            torch.cuda.synchronize()
+            expected = bits(reduced("sum", [each[begin:].contiguous() for each in inputs]))
+            for array, given in zip(arrays, inputs, strict=True):
+                assert np.array_equal(bits(array[begin:]), expected)
+                assert np.array_equal(bits(array[:begin]), bits(given[:begin]))
+
+
+def test_a_graph_is_replayed_a_thousand_times(pair):
+    """Each replay takes what the one before has left; other calls come in between."""
+    counts = (2, 1000, 9000, 200_000)
+    arrays = [[torch.zeros(count, device=GPU) for count in counts] for _ in range(2)]
+    graphs = []
+    torch.cuda.synchronize()
+    for world, stream, mine in zip(pair.worlds, pair.streams, arrays, strict=True):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for array in mine:
+                array.add_(world.rank + 1)
+                world.all_reduce(array, "avg", stream=torch.cuda.current_stream())
+        graphs.append(graph)
+    for number in range(REPLAYS):
+        for graph, stream in zip(graphs, pair.streams, strict=True):
+            with torch.cuda.stream(stream):
+                graph.replay()
+        if number % 100 == 0:
+            torch.cuda.synchronize()
+            ones = [torch.ones(5, device=GPU) for _ in range(2)]
+            pair.call("all_reduce", [(each,) for each in ones])
+            torch.cuda.synchronize()
+            assert all(bool((each == 2).all()) for each in ones)
+    torch.cuda.synchronize()
+    for mine in arrays:
+        for array in mine:
+            assert bool((array == 1.5 * REPLAYS).all())
+
+
+def test_a_stream_is_followed_and_goes_on(pair):
+    """What was enqueued before is sent; what comes afterwards finds the result; the CPU does not wait."""
+    arrays = [torch.zeros(100_000, device=GPU) for _ in range(2)]
+    seen = [torch.zeros(100_000, device=GPU) for _ in range(2)]
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for world, stream, array, copy in zip(pair.worlds, pair.streams, arrays, seen, strict=True):
+        with torch.cuda.stream(stream):
+            torch.cuda._sleep(400_000_000)  # a fifth of a second
+            array.fill_(world.rank + 1)
+            call = world.all_reduce(array, stream=stream)
+            copy.copy_(array)
+            assert not call.done
+    assert time.perf_counter() - begin < 0.1
+    torch.cuda.synchronize()
+    assert all(bool((copy == 3).all()) for copy in seen)
+
+
+def test_different_calls_are_an_error_that_names_them(pair):
+    arrays = [torch.ones(100, device=GPU), torch.ones(200, device=GPU)]
+    calls = pair.call("all_reduce", [(each,) for each in arrays])
+    for rank, call in enumerate(calls):
+        with pytest.raises(ValueError, match="same calls") as caught:
+            call.wait()
+        theirs = (800, 400)[rank]
+        assert f"rank {1 - rank} has called all_reduce, sum, of {theirs} bytes" in str(caught.value)
+    for world in pair.worlds:
+        with pytest.raises(zh.Error):
+            world.all_reduce(arrays[0], stream=pair.streams[world.rank])
+
+
+def test_ways_that_differ_are_noticed(pair):
+    """One rank sends packets, the other chunks."""
+    arrays = [torch.ones(100, device=GPU), torch.ones(2_000_000, device=GPU)]
+    for call in pair.call("all_reduce", [(each,) for each in arrays]):
+        with pytest.raises(ValueError, match="same calls"):
+            call.wait()
+
+
+def test_a_rank_that_does_not_come(pair):
+    array = torch.ones(100, device=GPU)
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    call = pair.worlds[0].all_reduce(array, stream=pair.streams[0], timeout=0.5)
+    with pytest.raises(zh.TransferTimeout, match=r"rank 1 did not come in 0\.5 s"):
+        call.wait()
+    assert time.perf_counter() - begin < 3
+
+
+def test_mistakes(pair):
+    world, stream = pair.worlds[0], pair.streams[0]
+    array = torch.ones(8, device=GPU)
+    with pytest.raises(TypeError, match="there is no band of float32"):
+        world.all_reduce(array, "band", stream=stream)
+    with pytest.raises(ValueError, match="contiguous"):
+        world.all_reduce(array[::2], stream=stream)
+    with pytest.raises(ValueError, match="overlaps"):
+        world.all_reduce(array[:6], out=array[2:], stream=stream)
+    with pytest.raises(ValueError, match="equal blocks"):
+        world.all_reduce(array, out=torch.ones(4, device=GPU), stream=stream)
+    assert world.gpu_collectives == "kernels of cuda:0"
+    ones = [torch.ones(8, device=GPU) for _ in range(2)]
+    for call in pair.call("all_reduce", [(each,) for each in ones]):
+        call.wait()
+    assert bool((ones[0] == 2).all())
+
+
+def in_process(link: Link, directory: Path) -> None:
+    torch.zeros(1, device=GPU)
+    options: dict[str, Any] = {"device": "soft0", "timeout": 60.0, "gpu_collectives": "kernels"}
+    with zh.World(directory, link.rank, 2, **options) as world:
+        for count in (3, 3, 1000, 50_000, 3_000_000):
+            array = torch.full((count,), float(world.rank + 1), device=GPU)
+            world.all_reduce(array)
+            assert bool((array == 3).all()), count
+            link.report(f"{count} by {world.gpu_collectives}")
+        assert world.gpu_collectives == "kernels of cuda:0"
+        world.barrier()
+
+
+def test_between_processes(tmp_path):
+    with Ranks(in_process, 2, tmp_path) as ranks:
+        ranks.results()
+
+
+def until_the_end(link: Link, directory: Path) -> None:
+    """Rank 0 kills rank 1 while its kernel waits for it, and notes how long it waited then."""
+    torch.zeros(1, device=GPU)
+    options: dict[str, Any] = {"device": "soft0", "timeout": 60.0, "gpu_collectives": "kernels"}
+    world = zh.World(directory / "job", link.rank, 2, **options)
+    array = torch.ones(1000, device=GPU)
+    world.all_reduce(array)
+    world.all_reduce(array)
+    _, other = link.exchange(os.getpid())
+    if link.rank == 1:
+        threading.Event().wait()
+    call = world.all_reduce(array, stream=torch.cuda.current_stream())
+    os.kill(other, signal.SIGKILL)
+    begin = time.perf_counter()
+    with pytest.raises(zh.PeerLost, match="rank 1"):
+        call.wait()
+    torch.cuda.synchronize()
+    (directory / "seconds").write_text(str(time.perf_counter() - begin))
+    world.close()
+
+
+def test_a_rank_is_killed(tmp_path):
+    noted, deadline = tmp_path / "seconds", time.monotonic() + 60
+    with Ranks(until_the_end, 2, tmp_path) as ranks:
+        with pytest.raises(RankFailed, match="rank 1"):
+            ranks.results()
+        while not noted.exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert float(noted.read_text()) < 5
