@@ -41,7 +41,8 @@ struct GroupArena {
 
   // Bytes of a block that packets carry at most, and that a block of threads stores at a time.
   constexpr std::uint64_t packet_bytes() const { return (std::uint64_t{1} << 19) / size / 8 * 8; }
-  constexpr std::uint64_t chunk_bytes() const { return (std::uint64_t{1} << 16) / size / 16 * 16; }
+  constexpr std::uint64_t chunk_bytes() const { return (std::uint64_t{1} << 15) / size / 16 * 16; }
+  static constexpr unsigned kTurns = 3;  // chunks of a block of threads that are on their way
 
   struct Counts {  // of one block of threads
     std::uint32_t packets;  // calls by packets
@@ -79,14 +80,14 @@ struct GroupArena {
     return kPackets + (set * size + rank) * packet_bytes() * 2;
   }
   constexpr std::uint64_t chunks() const { return packets(2, 0); }
-  // Where that rank stores its block, and later its result.
-  constexpr std::uint64_t chunk(unsigned block, unsigned rank) const {
-    return chunks() + (block * size + rank) * chunk_bytes();
+  // Where that rank stores a chunk of its block, and of its result.
+  constexpr std::uint64_t chunk(unsigned block, unsigned turn, unsigned rank) const {
+    return chunks() + ((block * kTurns + turn) * size + rank) * chunk_bytes();
   }
-  constexpr std::uint64_t result(unsigned block, unsigned rank) const {
-    return chunk(kGroupBlocks + block, rank);
+  constexpr std::uint64_t result(unsigned block, unsigned turn, unsigned rank) const {
+    return chunk(kGroupBlocks + block, turn, rank);
   }
-  constexpr std::uint64_t nbytes() const { return result(kGroupBlocks, 0); }
+  constexpr std::uint64_t nbytes() const { return result(kGroupBlocks, 0, 0); }
 };
 
 // How a call ended, in pinned memory; stored only by one that failed.

@@ -62,13 +62,24 @@ GpuGroup::~GpuGroup() {
                                      ": the World was closed before its kernel ended"});
     entry.transfer->drop();
   }
-  // Kernels, also those of graphs, may still run.
+  release();
+}
+
+// Lets go of what kernels use, also those of graphs, once they have ended; it is idle from then on.
+void GpuGroup::release() noexcept {
   struct Kept {
     std::shared_ptr<gpu::Group> group;
-    std::vector<Member> members;
-    std::shared_ptr<const Registration> arena;
+    std::vector<std::shared_ptr<const void>> memory;
   };
-  auto kept = std::make_shared<Kept>(Kept{group_, std::move(members_), registration_});
+  auto kept = std::make_shared<Kept>(Kept{.group = group_, .memory = {registration_}});
+  {
+    const std::lock_guard lock(mutex_);
+    for (Member& member : members_) {
+      kept->memory.insert(kept->memory.end(), std::make_move_iterator(member.kept.begin()),
+                          std::make_move_iterator(member.kept.end()));
+      member.kept.clear();
+    }
+  }
   gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.reset(); });
 }
 
@@ -91,6 +102,10 @@ void GpuGroup::on_lost(std::uint32_t rank) noexcept {
   std::uint32_t none = kNone;
   lost_.compare_exchange_strong(none, rank);
   group_->cancel();
+  // The rank may be waiting to close its memory.
+  gpu::run_apart(device().ordinal(), [weak = weak_from_this()] {
+    if (const auto group = weak.lock()) group->release();
+  });
 }
 
 void GpuGroup::end(const std::string& reason) noexcept {

@@ -75,6 +75,7 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   void on_lost(std::uint32_t rank) noexcept;
+  void release() noexcept;
   void check() const;
   std::string loss() const;
   Failure failure_of(const std::string& call, double seconds) const noexcept;

@@ -134,9 +134,9 @@ class Planner {
   }
 
   // Small blocks go whole to those that reduce them, others in slices: each rank reduces one, and
-  // sends the result.
+  // sends the result. Between two ranks a slice and a result are as many bytes as a block.
   void all_reduce() {
-    if (is_small()) return reduce_whole(all());
+    if (goes_whole()) return reduce_whole(all());
     by_slices(others());
     for (std::uint32_t rank = 0; rank < place_.size; ++rank) {
       if (rank != place_.rank) call_.gathers[rank] = to() + slice(rank);
@@ -144,7 +144,7 @@ class Planner {
     call_.result = to() + slice(place_.rank);
   }
   void reduce() {
-    if (is_small()) return reduce_whole(bit(root()));
+    if (goes_whole()) return reduce_whole(bit(root()));
     by_slices(others() & bit(root()));
     if (!is_root()) return;
     for (std::uint32_t rank = 0; rank < place_.size; ++rank) {
@@ -185,22 +185,20 @@ class Planner {
 
   bool packets_hold(std::uint64_t nbytes) const {
     const bool fits = call_.op == 0 || arrays_.reduction.dtype.itemsize() <= sizeof(std::uint64_t);
-    return fits && nbytes <= GroupArena{place_.size}.packet_bytes();
+    static const char* e = getenv("ZH_PACKETS");
+    return fits && nbytes <= (e ? (std::uint64_t)atoll(e) : (std::uint64_t{128} << 10) / place_.size);
   }
-  // A whole block that is best sent to every rank, by packets.
-  bool is_small() const {
-    return packets_hold(arrays_.nbytes) &&
-           arrays_.nbytes * (place_.size - 1) <= GroupArena{2}.packet_bytes();
-  }
+  bool goes_whole() const { return place_.size == 2 || packets_hold(arrays_.nbytes); }
 
   gpu::Group::Launch finish() {
     const std::uint64_t longest = *std::max_element(call_.lengths, call_.lengths + place_.size);
     gpu::Group::Launch launch{.call = call_};
-    launch.by_packets = call_.audience == 0 && packets_hold(longest) && !sliced();
+    launch.by_packets = !sliced() && packets_hold(longest);
     if (launch.by_packets) {
       launch.blocks = blocks_for(longest, kGroupThreads * sizeof(std::uint64_t), kGroupBlocks / 2);
     } else {
-      launch.blocks = blocks_for(longest, kLeastChunk, kGroupBlocks);
+      static const char* e = getenv("ZH_CHUNK");
+      launch.blocks = blocks_for(longest, e ? atoll(e) : kLeastChunk, kGroupBlocks);
       launch.call.chunk = std::min(up((longest + launch.blocks - 1) / launch.blocks, kGrain),
                                    GroupArena{place_.size}.chunk_bytes());
     }
@@ -209,7 +207,7 @@ class Planner {
   }
   // Also where this rank's result goes nowhere, so that all ranks decide alike.
   bool sliced() const {
-    return (arrays_.kind == Kind::all_reduce || arrays_.kind == Kind::reduce) && !is_small();
+    return (arrays_.kind == Kind::all_reduce || arrays_.kind == Kind::reduce) && !goes_whole();
   }
   static unsigned blocks_for(std::uint64_t nbytes, std::uint64_t each, unsigned most) {
     return static_cast<unsigned>(std::clamp<std::uint64_t>((nbytes + each - 1) / each, 1, most));

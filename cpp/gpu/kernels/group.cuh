@@ -85,20 +85,20 @@ class Patience {
   u32 looks_ = 0;
 };
 
-// Called first and last by all threads: shows the others which call this is. False: an earlier one
-// has failed.
-__device__ inline bool enter(const GroupCall& call) {
-  const u64 own = call.arenas[call.rank];
+// Shows the others which call this is, and counts it. Called by all threads. A call of a group that
+// has failed is not kept from sending: it gives up when it would wait.
+__device__ inline u32 show(const GroupCall& call) {
   const u32 to = threadIdx.x;
-  if (blockIdx.x == 0 && to < call.size && to != call.rank) {
-    const u64 number = glance(own + GroupArena::counts(0) + 8) + 1;
+  if (blockIdx.x != 0 || to >= call.size) return 0;
+  const u32 number = glance(call.arenas[call.rank] + GroupArena::counts(0) + 8) + 1;
+  if (to != call.rank) {
     store_packet(call.arenas[to] + GroupArena::call(call.rank), Packet{number, call.code});
   }
-  return __syncthreads_and(glance(own + GroupArena::kBroken) == 0);
+  return number;
 }
-__device__ inline void leave(const GroupCall& call) {
-  const u64 calls = call.arenas[call.rank] + GroupArena::counts(0) + 8;
-  if (blockIdx.x == 0 && threadIdx.x == 0) put_word(calls, glance(calls) + 1);
+__device__ inline void leave(const GroupCall& call, u32 number) {
+  if (blockIdx.x != 0 || threadIdx.x != 0) return;
+  put_word(call.arenas[call.rank] + GroupArena::counts(0) + 8, number);
 }
 
 // --- elements ---

@@ -31,8 +31,21 @@ class PacketCall {
         number_(glance(counts_) + 1),
         patience_(call) {}
 
-  __device__ void run() {
-    send();
+  __device__ void send() {
+    const u64 tag = number_ | u64{call_.hash} << 32;
+    for (u32 turn = 1; turn < call_.size; ++turn) {
+      const u32 to = (call_.rank + turn) % call_.size;
+      const u64 from = call_.sends[to], length = from != 0 ? call_.lengths[to] : 0;
+      const u64 target = call_.arenas[to] + arena_.packets(number_ % 2, call_.rank);
+      for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
+        const u64 at = i * 8;
+        const u64 data = at < length ? load_eight(from + at, length - at) : 0;
+        store_packet(target + i * sizeof(Packet), Packet{data, tag});
+      }
+    }
+  }
+
+  __device__ void receive_all() {
     bool ok = true;
     if (call_.op == 0) {
       ok = receive();
@@ -55,20 +68,6 @@ class PacketCall {
   // Each block of threads hears from every rank in every call: see GroupArena::packets.
   __device__ bool always(u64 i) const { return i == begin() && threadIdx.x == 0; }
   static __device__ u64 packets(u64 nbytes) { return (nbytes + 7) / 8; }
-
-  __device__ void send() {
-    const u64 tag = number_ | u64{call_.hash} << 32;
-    for (u32 turn = 1; turn < call_.size; ++turn) {
-      const u32 to = (call_.rank + turn) % call_.size;
-      const u64 from = call_.sends[to], length = from != 0 ? call_.lengths[to] : 0;
-      const u64 target = call_.arenas[to] + arena_.packets(number_ % 2, call_.rank);
-      for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
-        const u64 at = i * 8;
-        const u64 data = at < length ? load_eight(from + at, length - at) : 0;
-        store_packet(target + i * sizeof(Packet), Packet{data, tag});
-      }
-    }
-  }
 
   __device__ bool await(u32 rank, u64 i, u64& data) {
     const u64 at = call_.arenas[call_.rank] + arena_.packets(number_ % 2, rank);
@@ -141,7 +140,9 @@ extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
     zerohop_group_packets(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
   begin();
-  if (!enter(call)) return;
-  PacketCall(call).run();
-  leave(call);
+  PacketCall mine(call);
+  mine.send();
+  const u32 number = show(call);
+  mine.receive_all();
+  leave(call, number);
 }

@@ -48,6 +48,7 @@ class GpuGroup:
             raise ValueError(f"gpu_collectives must be one of {', '.join(WAYS)}, not {wanted!r}")
         self._membership, self._wanted = membership, wanted
         self._group: _core.GpuGroup | None = None
+        self._new: _core.GpuGroup | None = None  # during the set-up
         self._arena: Any = None
         self.device = ""  # of this rank, once the group exists
         self._why = self._refusal()
@@ -93,7 +94,7 @@ class GpuGroup:
                 why = str(error)
         found = _exchange(turn, why, 1)
         reasons = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
-        self._settled = True
+        self._settled, self._new = True, None
         if not reasons:
             self._group, self.device = group, device
             return
@@ -133,12 +134,13 @@ class GpuGroup:
         return ""
 
     def _made(self, offers: Sequence[_Offer], deadline: Deadline) -> _core.GpuGroup:
-        membership = self._membership
+        membership, new = self._membership, self._new
+        assert new is not None
         for rank, offer in enumerate(offers):
             if rank != membership.rank:
                 arena = _core.RemoteMemory.from_bytes(bytes.fromhex(offer.arena))
-                self._new.meet(rank, membership.peer(rank, deadline), arena, deadline.left)
-        return self._new
+                new.meet(rank, membership.peer(rank, deadline), arena, deadline.left)
+        return new
 
     # --- calls ---
 
