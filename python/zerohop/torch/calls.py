@@ -10,6 +10,7 @@ from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
+from zerohop.torch.any_source import GOODBYE, AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
 from zerohop.torch.reduce_ops import reduction
 from zerohop.torch.tensors import only, read, written
@@ -17,7 +18,6 @@ from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named
 from zerohop.world import World
 
 _MOST_TAG = 2**31 - 1  # PyTorch uses a C++ int
-_GOODBYE = 2**32 - 1  # a tag that programs cannot use
 
 
 class Calls:
@@ -25,6 +25,7 @@ class Calls:
 
     def __init__(self, world: World, seconds: float) -> None:
         self._world, self.seconds = world, seconds
+        self.any_source = AnySource(world)
 
     # --- all ranks ---
 
@@ -189,12 +190,23 @@ class Calls:
         array = written(only(tensors, "recv"))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = named(text, lambda: peer.recv(array, tag))
+        transfer = named(text, lambda: self.any_source.receive(peer, rank, array, tag))
         return MessageWork(text, rank, transfer, tensors, self.seconds, array.nbytes)
 
+    def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
+        """Receives from the rank whose message comes first."""
+        tensor = only(tensors, "recv")
+        array = written(tensor)
+        text = f"recv from any rank of {self._world.name!r}, tag {tag}"
+        _check_tag(text, tag)
+        if self._world.size == 1:
+            raise ValueError(f"{text}: the group has no other rank")
+        work = AnySourceWork(self.any_source, text, tensor, array, tag, self.seconds)
+        self.any_source.post(work)
+        return work
+
     def _peer(self, text: str, rank: int, tag: int) -> Any:
-        if not 0 <= tag <= _MOST_TAG:
-            raise ValueError(f"{text}: tags go from 0 to 2**31 - 1")
+        _check_tag(text, tag)
         if rank == self._world.rank:
             raise ValueError(f"{text}: this is the rank itself; copy the tensor")
         return named(text, lambda: self._world.peer(rank, self.seconds))
@@ -209,12 +221,12 @@ class Calls:
         for rank in self._world.connected():
             with suppress(Error):
                 peer = self._world.peer(rank)
-                words += [peer.send(nothing, _GOODBYE), peer.recv(nothing, _GOODBYE)]
+                words += [peer.send(nothing, GOODBYE), peer.recv(nothing, GOODBYE)]
         for word in words:
             with suppress(Error):
                 word.wait(deadline.left)
 
-    def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
-        raise NotImplementedError(
-            "zerohop receives only from a named rank: use recv(tensor, src=...), or a second group with gloo"
-        )
+
+def _check_tag(text: str, tag: int) -> None:
+    if not 0 <= tag <= _MOST_TAG:
+        raise ValueError(f"{text}: tags go from 0 to 2**31 - 1")

@@ -233,11 +233,13 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if not self.world.endpoint.closed:
             self._calls.say_goodbye(min(_left_for_goodbye(), self._calls.seconds))
         self.world.close(min(_LEAVE, self._calls.seconds))
+        self._calls.any_source.close()
 
     def abort(self) -> None:
         if self._beside.group is not None:
             self._beside.group.abort()
         self.world.close(0.0)
+        self._calls.any_source.close()
 
     def __repr__(self) -> str:
         return f"<zerohop.torch.ProcessGroup of {self.world!r}>"
