@@ -13,7 +13,7 @@ from zerohop.errors import Error
 from zerohop.torch.any_source import GOODBYE, AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
 from zerohop.torch.reduce_ops import reduction
-from zerohop.torch.tensors import only, read, written
+from zerohop.torch.tensors import only, read, reduced, written
 from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named
 from zerohop.world import World
 
@@ -117,7 +117,7 @@ class Calls:
     # --- reductions ---
 
     def allreduce(self, tensors: Sequence[Any], opts: Any) -> Work:
-        array, how = written(only(tensors, "all_reduce")), reduction(opts.reduceOp)
+        array, how = reduced(only(tensors, "all_reduce")), reduction(opts.reduceOp)
         return self._start(
             opts, tensors, lambda **more: self._world.all_reduce(array, **how, **more)
         )
@@ -127,7 +127,7 @@ class Calls:
 
     def reduce(self, tensors: Sequence[Any], opts: Any) -> Work:
         tensor, root, how = only(tensors, "reduce"), opts.rootRank, reduction(opts.reduceOp)
-        array = written(tensor) if root == self._world.rank else read(tensor)
+        array = reduced(tensor) if root == self._world.rank else read(tensor)
         return self._start(
             opts, tensors, lambda **more: self._world.reduce(array, root, **how, **more)
         )

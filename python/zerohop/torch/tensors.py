@@ -23,14 +23,19 @@ def read(tensor: Any) -> Any:
     return made
 
 
-def written(tensor: Any) -> Any:
-    """The memory of an output tensor. Raises ValueError."""
+def reduced(tensor: Any) -> Any:
+    """The memory of a tensor that a reduction changes in place; one of a host may have gaps. Raises ValueError."""
+    return written(tensor, gaps=tensor.device.type == "cpu")
+
+
+def written(tensor: Any, *, gaps: bool = False) -> Any:
+    """The memory of an output tensor. gaps: whether it may have gaps. Raises ValueError."""
     _check(tensor)
     if tensor.is_conj() or tensor.is_neg():
         raise ValueError(
             "an output tensor is a conjugate or negative view of another one: write to that, or to a copy"
         )
-    if not tensor.is_contiguous():
+    if not gaps and not tensor.is_contiguous():
         raise ValueError(
             f"an output tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous: write "
             "to a contiguous one, and copy from that"
