@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._endpoint.rails import launcher_local_rank, local_gpu
+from zerohop._world.advice import Advice
 from zerohop._world.barrier import Barrier
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
@@ -64,6 +65,8 @@ class World(CollectiveCalls, ReductionCalls):
     taken, or was in a run that does not end), and the errors of Endpoint.
     """
 
+    _advice = Advice()
+
     def __init__(
         self,
         store: Store | str | os.PathLike[str],
@@ -86,7 +89,7 @@ class World(CollectiveCalls, ReductionCalls):
         self._options = {"local_rank": self.local_rank, **options}
         self._membership = Membership(store, name, self.rank, self.size, self._options)
         self.endpoint = self._membership.endpoint
-        ending = Ending(self._membership)
+        ending = Ending(self._membership, self._advice)
         self._barrier = Barrier(self._membership, BARRIER, BELL, ending)
         slots = collective_slots(self.size)
         self._desk = Desk(self._membership, slots, ending)

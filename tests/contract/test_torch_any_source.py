@@ -10,14 +10,14 @@ from support.attempt import LOST_WITHIN, within
 
 
 def one_of_each(group: Any, count: int) -> None:
-    """Rank 0 receives what every other rank sends, small or large, twice: waiting before it is sent, and after."""
+    """Rank 0 receives what every other rank sends, small or large, twice: waiting before it is sent, and after. Tags: count and count + 1."""
     import torch
     import torch.distributed as dist
 
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    for tag in range(2):
+    for tag in (count, count + 1):
         if rank != 0:
-            if tag == 0:
+            if tag == count:
                 time.sleep(0.05 * rank)
             dist.send(torch.full((count,), float(rank)), 0, group=group, tag=tag)
             continue
@@ -138,7 +138,7 @@ def mistakes() -> None:
 def all_of_them() -> None:
     import torch.distributed as dist
 
-    for count in (1, 40_000):
+    for count in (10, 40_000):
         one_of_each(dist.group.WORLD, count)
     asynchronous()
     beside_named_ones()

@@ -15,6 +15,7 @@ from typing import Any
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
+from zerohop.torch.advice import advised
 from zerohop.torch.foreign import torch
 from zerohop.torch.works import MessageWork, Work
 from zerohop.world import World
@@ -121,7 +122,7 @@ class AnySource:
                 transfer = self._take(self._world.peer(rank), rank, tag, array)
             except PeerLost as error:
                 if not self._has_left(rank):
-                    lost = lost or reworded(error, f"rank {rank}: {error}")
+                    lost = lost or reworded(error, f"rank {rank}: {advised(error)}")
                 continue
             if transfer is not None:
                 self._last = rank

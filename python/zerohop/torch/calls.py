@@ -14,7 +14,7 @@ from zerohop.torch.any_source import GOODBYE, AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
 from zerohop.torch.reduce_ops import reduction
 from zerohop.torch.tensors import only, read, reduced, written
-from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named
+from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named, of_message
 from zerohop.world import World
 
 _MOST_TAG = 2**31 - 1  # PyTorch uses a C++ int
@@ -183,14 +183,16 @@ class Calls:
         array = read(only(tensors, "send"))
         text = f"send to rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = named(text, lambda: peer.send(array, tag))
+        transfer = of_message(text, lambda: peer.send(array, tag))
         return MessageWork(text, rank, transfer, [], self.seconds)
 
     def recv(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = written(only(tensors, "recv"))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = named(text, lambda: self.any_source.receive(peer, rank, array, tag))
+        transfer = of_message(
+            text, lambda: self.any_source.receive(peer, rank, array, tag)
+        )
         return MessageWork(text, rank, transfer, tensors, self.seconds, array.nbytes)
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
@@ -209,7 +211,7 @@ class Calls:
         _check_tag(text, tag)
         if rank == self._world.rank:
             raise ValueError(f"{text}: this is the rank itself; copy the tensor")
-        return named(text, lambda: self._world.peer(rank, self.seconds))
+        return of_message(text, lambda: self._world.peer(rank, self.seconds))
 
     def say_goodbye(self, seconds: float) -> None:
         """Returns when the ranks that this one has met leave, too, or are lost, or on timeout.

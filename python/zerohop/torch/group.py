@@ -8,6 +8,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from zerohop.torch.advice import ADVICE
 from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.world import World
@@ -70,7 +71,8 @@ def create(backends: Mapping[str, str], options: Any, _: Any = None) -> ProcessG
         name += f" (whose rank 0 and so on are global ranks {shown})"
     seconds = options.timeout.total_seconds()
     store = dist.PrefixStore(f"zerohop/{number}", store)
-    return ProcessGroup(World(store, rank, size, name=name, timeout=seconds), seconds, beside)
+    world = GroupWorld(store, rank, size, name=name, timeout=seconds)
+    return ProcessGroup(world, seconds, beside)
 
 
 def _others(backends: Mapping[str, str], options: Any) -> Any:
@@ -132,6 +134,12 @@ def _type_of(args: Any) -> str | None:
         if isinstance(each, (list, tuple)) and (found := _type_of(each)) is not None:
             return found
     return None
+
+
+class GroupWorld(World):
+    """A World whose messages advise what a program of torch.distributed can do."""
+
+    _advice = ADVICE
 
 
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]

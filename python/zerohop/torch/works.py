@@ -10,7 +10,8 @@ from typing import Any
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
-from zerohop.errors import Error, reworded
+from zerohop.errors import Error, PeerLost, reworded
+from zerohop.torch.advice import advised
 from zerohop.torch.foreign import c10d, torch
 
 
@@ -89,6 +90,14 @@ def named(what: str, call: Callable[[], Any]) -> Any:
         raise ValueError(f"{what}: {error}") from None
 
 
+def of_message(text: str, call: Callable[[], Any]) -> Any:
+    """The same for a send or recv, whose PeerLost then advises what to do."""
+    try:
+        return named(text, call)
+    except PeerLost as error:
+        raise advised(error) from None
+
+
 class CollectiveWork(Work):
     """what: prefix of its messages."""
 
@@ -128,7 +137,7 @@ class MessageWork(Work):
         return self._transfer.done
 
     def _join(self, seconds: float) -> None:
-        nbytes = named(self._text, lambda: self._transfer.wait(seconds))
+        nbytes = of_message(self._text, lambda: self._transfer.wait(seconds))
         if self._expected is not None and nbytes != self._expected:
             raise ValueError(
                 f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}; it contains them"
