@@ -190,9 +190,7 @@ class Calls:
         array = written(only(tensors, "recv"))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = of_message(
-            text, lambda: self.any_source.receive(peer, rank, array, tag)
-        )
+        transfer = of_message(text, lambda: self.any_source.receive(peer, rank, array, tag))
         return MessageWork(text, rank, transfer, tensors, self.seconds, array.nbytes)
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
