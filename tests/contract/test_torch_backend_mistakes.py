@@ -108,7 +108,7 @@ def out_of_time() -> None:
         with pytest.raises(TimeoutError), within(0.9, at_least=0.2):
             work.wait(timedelta(seconds=0.2))
         assert not work.is_completed()
-        with pytest.raises(zh.TransferTimeout, match="broadcast.*give the group a"), within(5):
+        with pytest.raises(zh.TransferTimeout, match=r"broadcast.*give the group a"), within(5):
             work.get_future().wait()
         assert isinstance(work.exception(), zh.TransferTimeout)
     dist.barrier()
