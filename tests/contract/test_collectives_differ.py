@@ -155,7 +155,7 @@ def test_the_root_of_a_small_array_raises_in_its_next_call(rank_threads, size):
     for world in made[1:]:
         with pytest.raises(ValueError, match=words), within(LOST_WITHIN):
             broadcast(nbytes=20)(world)
-    with pytest.raises(ValueError, match="with 16 .*with 20 |with 20 .*with 16 "), within(1):
+    with pytest.raises(ValueError, match=r"with 16 .*with 20 |with 20 .*with 16 "), within(1):
         broadcast(nbytes=16)(made[0])  # though it needs nothing of the others
     close(made)
 
