@@ -23,7 +23,7 @@ from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_s
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
-from zerohop.errors import PeerLost
+from zerohop.errors import Error, PeerLost
 from zerohop.segment import Segment
 
 if TYPE_CHECKING:
@@ -242,9 +242,15 @@ class World(CollectiveCalls, ReductionCalls):
         barrier. If it had come, some ranks may return and others raise, and the next barrier raises on all. Raises ValueError if
         ranks have called different things.
         """
-        waited = self._barrier.attempt(timeout)
-        if waited is not None:
-            self._barrier.wait(timeout, waited)
+        try:
+            waited = self._barrier.attempt(timeout)
+            if waited is not None:
+                self._barrier.wait(timeout, waited)
+        except Error as error:
+            known = self._membership.or_closed(error)
+            if known is error:
+                raise
+            raise known from None
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this rank knows it (gaspi_state_vec_get).

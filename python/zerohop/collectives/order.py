@@ -224,6 +224,8 @@ class Order:
         self._ending.look()
         if isinstance(caught, PeerLost) and self._ending.cause is not None:  # it reported why
             caught = EndedElsewhere(self._lines.membership.rank, self._ending.cause)
+        if isinstance(caught, Error):
+            caught = self._lines.membership.or_closed(caught)
         rank, advice = self._lines.membership.rank, self._ending.advice
         cause, error = _diagnosis(caught, text, rank, advice)
         self._ending.declare(cause)
