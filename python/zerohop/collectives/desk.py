@@ -95,29 +95,35 @@ class Desk:
         how: How,
         body: Callable[[Turn], None],
         agreed: int | None = None,
-        fold: Reduction | None = None,
+        reduction: Reduction | None = None,
     ) -> Collective:
-        """body: the algorithm. agreed: the size, if all ranks must have the same. fold: of a reduction. Raises its error, if it is waited for."""
+        """body: the algorithm. agreed: the size, if all ranks must have the same. reduction: what it does, if it is one. Raises its error, if it is waited for."""
 
         def run(call: Called, deadline: Deadline) -> None:
             body(Turn(call, self._lines, self._copier, deadline))
 
         dtype = flats[0].dtype if flats else ""
-        if fold is not None:
-            fold.check(dtype)
-        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(fold or ()))
+        if reduction is not None:
+            reduction.check(dtype)
+        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(reduction or ()))
         return self._start(kind, common, run, flats, how)
 
     def at_once(
-        self, kind: int, root: int | None, out: Any, array: Any, timeout: float | None, *fold: Any
+        self,
+        kind: int,
+        root: int | None,
+        out: Any,
+        array: Any,
+        timeout: float | None,
+        *reduction: Any,
     ) -> Collective | None:
         """The fast path for few ranks and small host arrays. None: another case, or wrong arguments, left to start().
 
-        kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. fold: of a
-        reduction. Raises its error.
+        kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. reduction: its
+        operation and factor. Raises its error.
         """
         try:
-            found = self._calls.of_all(kind, root, out, array, timeout, *fold)
+            found = self._calls.of_all(kind, root, out, array, timeout, *reduction)
             if found is None or type(found) is Collective:
                 return found
             return self._go_on(KINDS[kind], found)  # inside `try`: a signal may come before it
