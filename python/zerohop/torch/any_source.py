@@ -45,7 +45,7 @@ class AnySource:
     def __init__(self, world: World) -> None:
         self._world = world
         self._nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
-        self._lock = threading.Lock()  # protects the following; never held while waiting
+        self._lock = threading.Lock()  # protects the following; not held while waiting for messages
         self._probes: dict[tuple[int, int], _Probe] = {}  # by rank and tag; one each
         self._waiting: defaultdict[int, deque[AnySourceWork]] = defaultdict(deque)  # by tag
         self._last = world.rank  # the rank that was served last; the one after it is the next
@@ -53,6 +53,8 @@ class AnySource:
 
     def receive(self, peer: _core.Peer, rank: int, array: Any, tag: int) -> _core.Transfer:
         """A recv from that rank."""
+        if not self._probes:
+            return peer.recv(array, tag)
         with self._lock:
             probe = self._probes.get((rank, tag))
             if probe is not None and probe.transfer.done:
@@ -78,7 +80,7 @@ class AnySource:
                 work = waiting[0]
                 try:
                     found = self._find(tag, work.array)
-                except (PeerLost, ValueError) as error:
+                except (Error, ValueError) as error:
                     work.failed(error)
                 else:
                     if found is None:
@@ -145,9 +147,8 @@ class AnySource:
                     return probe.transfer
             try:
                 self._probes[rank, tag] = _Probe(peer.recv(self._nothing, tag))
-            except (
-                ValueError
-            ):  # a message waits; nobody else takes it while this thread has the lock
+            except ValueError:
+                # A message waits, and nobody else takes it while this thread has the lock.
                 return peer.recv(array, tag)
 
     def _has_left(self, rank: int) -> bool:
@@ -208,7 +209,7 @@ class AnySourceWork(Work):
             self.text, rank, transfer, self._outputs, self._seconds, self.array.nbytes
         )
 
-    def failed(self, error: PeerLost | ValueError) -> None:
+    def failed(self, error: Error | ValueError) -> None:
         text = f"{self.text}: {error}"
         self._error = reworded(error, text) if isinstance(error, Error) else ValueError(text)
 
