@@ -8,8 +8,9 @@ memory. Another backend may serve the other type of device (``"cpu:gloo,cuda:zer
 Each group is a World, with the same rules: a lost rank, or a timeout, ends the collectives of its groups on all
 ranks, with PeerLost, TransferTimeout, ... from the call or ``work.wait()``. A recv that timed out stays posted.
 
-Output tensors are contiguous, except those of all_reduce and reduce in host memory. On a GPU a call starts after earlier work in the current stream, and
-its tensors are complete, for all streams, when ``work.wait()`` returns, which blocks the host.
+Output tensors are contiguous, except those of all_reduce and reduce in host memory. On a GPU a call starts after earlier
+work in the current stream, and its tensors are complete, for all streams, when ``work.wait()`` returns, which blocks the
+host.
 """
 
 from zerohop.torch.foreign import dist
