@@ -1,5 +1,5 @@
-// The operations of reductions, and how two elements are combined: on CPUs and on GPUs with the same
-// result, bit for bit (compile without fused multiply-add).
+// The operations of reductions, and how two elements are combined: on CPUs and on GPUs with the
+// same result, bit for bit (compile without fused multiply-add).
 #pragma once
 
 #include <array>
@@ -132,8 +132,10 @@ constexpr Sum last_of(Sum sum, unsigned ranks, double factor) noexcept {
   using std::is_integral_v;
   if constexpr (op == ReduceOp::avg && !is_integral_v<Sum>) {
     const auto count = static_cast<float>(ranks);
-    if constexpr (is_complex_sum<Sum>) return {sum.real() / count, sum.imag() / count};
-    else return sum / count;
+    if constexpr (is_complex_sum<Sum>)
+      return {sum.real() / count, sum.imag() / count};
+    else
+      return sum / count;
   } else if constexpr (op == ReduceOp::premul_sum && !is_integral_v<Sum>) {
     if constexpr (is_complex_sum<Sum>) {
       const auto by = static_cast<typename Sum::value_type>(factor);

@@ -208,8 +208,7 @@ access. The Memory is None for a block of at most EAGER bytes that a CPU can acc
 one later. of_all: all ranks make the call. See zerohop.collectives.)")
       .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
                        const py::list& sends, const py::list& receives, std::uint8_t kind,
-                       std::int32_t root, std::uint32_t digest, bool of_all,
-                       bool proposes) {
+                       std::int32_t root, std::uint32_t digest, bool of_all, bool proposes) {
              const Common common{static_cast<Kind>(kind), root, digest};
              auto out = moves_of(sends, common), in = moves_of(receives, common);
              ExchangeHandle made{endpoint, lines};

@@ -77,8 +77,10 @@ arena: NBYTES[size] bytes of this rank's GPU memory. Raises RouteUnavailable, Cu
 Enqueues a collective. kind, op: as in CallLog. nbytes: of a block. sources, targets: GPU addresses of the block
 sent, or of one for each rank, and of the block that comes. timeout: seconds that the kernel waits for other
 ranks. Returns a Transfer; None: the call has become part of the graph into which `stream` is captured.)")
-      .def("end", [](const GpuGroupHandle& self, const std::string& reason) { self.group->end(reason); },
-           py::arg("reason"), "Ends kernels that wait, and refuses later calls.")
+      .def(
+          "end",
+          [](const GpuGroupHandle& self, const std::string& reason) { self.group->end(reason); },
+          py::arg("reason"), "Ends kernels that wait, and refuses later calls.")
       .def_property_readonly(
           "why_failed", [](const GpuGroupHandle& self) { return self.group->why_failed(); },
           "Why a kernel failed, also one of a graph; empty: none has.");

@@ -45,8 +45,7 @@ Group::~Group() {
   }
 }
 
-std::optional<std::uint32_t> Group::launch(Launch launch,
-                                           std::optional<driver::CudaStream> given) {
+std::optional<std::uint32_t> Group::launch(Launch launch, std::optional<driver::CudaStream> given) {
   launch.call.cancelled = address(words().cancelled);
   launch.call.end = address(words().end);
   const driver::Cuda& cuda = device_->cuda();

@@ -1,5 +1,5 @@
-// A collective among GPUs that reach each other's memory: the arguments of its kernel, and the arena
-// of each rank, through which blocks go. Included by host code and by kernels.
+// A collective among GPUs that reach each other's memory: the arguments of its kernel, and the
+// arena of each rank, through which blocks go. Included by host code and by kernels.
 //
 // There are two ways. Packets: every 16 bytes that a rank stores into another's arena carry 8 bytes
 // of the block and a tag, so the data is its own notification (NCCL calls that LL). Chunks: a block
@@ -40,11 +40,11 @@ struct GroupArena {
   std::uint64_t size;  // ranks
 
   // Bytes of a block that packets carry at most, and that a block of threads stores at a time.
-  constexpr std::uint64_t packet_bytes() const { return (std::uint64_t{1} << 19) / size / 8 * 8; }
-  constexpr std::uint64_t chunk_bytes() const { return (std::uint64_t{1} << 15) / size / 16 * 16; }
-  static constexpr unsigned kTurns = 3;  // chunks of a block of threads that are on their way
+  constexpr std::uint64_t packet_bytes() const { return (std::uint64_t{1} << 21) / size / 8 * 8; }
+  constexpr std::uint64_t chunk_bytes() const { return (std::uint64_t{1} << 17) / size / 16 * 16; }
+  static constexpr unsigned kTurns = 2;  // chunks of a block of threads that are on their way
 
-  struct Counts {  // of one block of threads
+  struct Counts {           // of one block of threads
     std::uint32_t packets;  // calls by packets
     std::uint32_t chunks;   // chunks
     std::uint32_t calls;    // in those of block 0
@@ -63,9 +63,7 @@ struct GroupArena {
   static constexpr std::uint64_t kSecond = kFirst + kFlags;
   static constexpr std::uint64_t kPackets = kSecond + kFlags;
 
-  static constexpr std::uint64_t counts(unsigned block) {
-    return kCounts + block * sizeof(Counts);
-  }
+  static constexpr std::uint64_t counts(unsigned block) { return kCounts + block * sizeof(Counts); }
   static constexpr std::uint64_t call(unsigned rank) { return kCalls + rank * sizeof(Call); }
   // 64 bits: the chunk and the code's hash, stored by `rank`.
   static constexpr std::uint64_t first(unsigned block, unsigned rank) {
@@ -80,14 +78,17 @@ struct GroupArena {
     return kPackets + (set * size + rank) * packet_bytes() * 2;
   }
   constexpr std::uint64_t chunks() const { return packets(2, 0); }
-  // Where that rank stores a chunk of its block, and of its result.
-  constexpr std::uint64_t chunk(unsigned block, unsigned turn, unsigned rank) const {
-    return chunks() + ((block * kTurns + turn) * size + rank) * chunk_bytes();
+  // Where rank `from` stores a chunk of its block in the arena of rank `at`, and of its result.
+  constexpr std::uint64_t chunk(unsigned block, unsigned turn, unsigned from, unsigned at) const {
+    const std::uint64_t place = (from + size - at - 1) % size;  // a rank has none in its own
+    return chunks() + ((block * kTurns + turn) * (size - 1) + place) * chunk_bytes();
   }
-  constexpr std::uint64_t result(unsigned block, unsigned turn, unsigned rank) const {
-    return chunk(kGroupBlocks + block, turn, rank);
+  constexpr std::uint64_t result(unsigned block, unsigned turn, unsigned from, unsigned at) const {
+    return chunk(kGroupBlocks + block, turn, from, at);
   }
-  constexpr std::uint64_t nbytes() const { return result(kGroupBlocks, 0, 0); }
+  constexpr std::uint64_t nbytes() const {
+    return chunks() + 2 * kGroupBlocks * kTurns * (size - 1) * chunk_bytes();
+  }
 };
 
 // How a call ended, in pinned memory; stored only by one that failed.

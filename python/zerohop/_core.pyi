@@ -29,6 +29,7 @@ __all__: list[str] = [
     "Dial",
     "Endpoint",
     "Exchange",
+    "GpuGroup",
     "Grant",
     "Inquiry",
     "Lines",
@@ -1715,6 +1716,7 @@ class Exchange:
         root: typing.SupportsInt | typing.SupportsIndex,
         digest: typing.SupportsInt | typing.SupportsIndex,
         of_all: bool,
+        proposes: bool = False,
     ) -> None: ...
     def announce(self) -> None:
         """
@@ -1733,6 +1735,10 @@ class Exchange:
     ) -> tuple[typing.Any, int, int, str, int]:
         """
         Of what SmallCollectives has begun: the array into which it goes, where there, its bytes, and its dtype with the item size: the array may be plain bytes.
+        """
+    def proposers(self) -> list[int]:
+        """
+        Once complete: the ranks that propose a GpuGroup, as `proposes` does for this one.
         """
     def run(
         self,
@@ -1758,6 +1764,71 @@ class Exchange:
     def number(self) -> int:
         """
         Of the call, among those that all ranks make; 0 for send_recv and for calls that Python started.
+        """
+
+class GpuGroup:
+    """
+    The ranks of a World as GPUs of one host, whose kernels carry out collectives; see zerohop.collectives.gpu_group.
+    arena: NBYTES[size] bytes of this rank's GPU memory. Raises RouteUnavailable, CudaError, TransferTimeout.
+    """
+
+    NBYTES: typing.ClassVar[tuple] = (
+        0,
+        8408064,
+        41962496,
+        53136352,
+        58739712,
+        62081920,
+        64318336,
+        65915872,
+        67128320,
+    )
+    RANKS: typing.ClassVar[int] = 8
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        size: typing.SupportsInt | typing.SupportsIndex,
+        arena: Memory,
+        name: str,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None: ...
+    def call(
+        self,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+        root: typing.SupportsInt | typing.SupportsIndex,
+        op: typing.SupportsInt | typing.SupportsIndex,
+        factor: typing.SupportsFloat | typing.SupportsIndex,
+        dtype: str,
+        nbytes: typing.SupportsInt | typing.SupportsIndex,
+        sources: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        targets: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        stream: typing.Any,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> Transfer | None:
+        """
+        Enqueues a collective. kind, op: as in CallLog. nbytes: of a block. sources, targets: GPU addresses of the block
+        sent, or of one for each rank, and of the block that comes. timeout: seconds that the kernel waits for other
+        ranks. Returns a Transfer; None: the call has become part of the graph into which `stream` is captured.
+        """
+    def end(self, reason: str) -> None:
+        """
+        Ends kernels that wait, and refuses later calls.
+        """
+    def meet(
+        self,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        peer: Peer,
+        arena: RemoteMemory,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None:
+        """
+        Maps the arena of another rank. Raises RouteUnavailable, CudaError, PeerLost.
+        """
+    @property
+    def why_failed(self) -> str:
+        """
+        Why a kernel failed, also one of a graph; empty: none has.
         """
 
 class SmallCollectives:

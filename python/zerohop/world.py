@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._endpoint.rails import launcher_local_rank, local_gpu
+from zerohop._world.advice import Advice
 from zerohop._world.barrier import Barrier
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
@@ -22,7 +23,7 @@ from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_s
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
-from zerohop.errors import PeerLost
+from zerohop.errors import Error, PeerLost
 from zerohop.segment import Segment
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class World(CollectiveCalls, ReductionCalls):
     taken, or was in a run that does not end), and the errors of Endpoint.
     """
 
+    _advice = Advice()
+
     def __init__(
         self,
         store: Store | str | os.PathLike[str],
@@ -90,7 +93,7 @@ class World(CollectiveCalls, ReductionCalls):
         self._options = {"gpu_collectives": gpu_collectives, **options}
         self._membership = Membership(store, name, self.rank, self.size, options)
         self.endpoint = self._membership.endpoint
-        ending = Ending(self._membership)
+        ending = Ending(self._membership, self._advice)
         self._barrier = Barrier(self._membership, BARRIER, BELL, ending)
         slots = collective_slots(self.size)
         self._desk = Desk(self._membership, slots, ending, gpu_collectives)
@@ -102,6 +105,11 @@ class World(CollectiveCalls, ReductionCalls):
         self._next: World | None = None  # of the survivors; returned once they have met
         self._has_next = False
         _open.add(self)
+
+    @property
+    def has_gpu_kernels(self) -> bool:
+        """Whether reductions of GPU arrays, and other collectives of them with ``stream=``, go by kernels."""
+        return self._desk.gpus.ready
 
     @property
     def gpu_collectives(self) -> str:
@@ -248,9 +256,15 @@ class World(CollectiveCalls, ReductionCalls):
         barrier. If it had come, some ranks may return and others raise, and the next barrier raises on all. Raises ValueError if
         ranks have called different things.
         """
-        waited = self._barrier.attempt(timeout)
-        if waited is not None:
-            self._barrier.wait(timeout, waited)
+        try:
+            waited = self._barrier.attempt(timeout)
+            if waited is not None:
+                self._barrier.wait(timeout, waited)
+        except Error as error:
+            known = self._membership.or_closed(error)
+            if known is error:
+                raise
+            raise known from None
 
     def state(self) -> list[str]:
         """``"healthy"`` or ``"corrupt"`` for every rank, as this rank knows it (gaspi_state_vec_get).

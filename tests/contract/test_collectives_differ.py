@@ -145,6 +145,21 @@ def test_a_small_array_that_nobody_takes_is_found_in_the_barrier(rank_threads):
     close(made)
 
 
+@pytest.mark.parametrize("size", [2, 4])
+def test_the_root_of_a_small_array_raises_in_its_next_call(rank_threads, size):
+    """It has sent the array before the others find that they expect another size."""
+    made = worlds(rank_threads, range(size), size, timeout=30.0)
+    results([Attempt(all_gather(), world) for world in made])
+    broadcast(nbytes=16)(made[0])
+    words = r"broadcast \(call 2, root 0\) with 16 .*broadcast \(call 2, root 0\) with 20 "
+    for world in made[1:]:
+        with pytest.raises(ValueError, match=words), within(LOST_WITHIN):
+            broadcast(nbytes=20)(world)
+    with pytest.raises(ValueError, match=r"with 16 .*with 20 |with 20 .*with 16 "), within(1):
+        broadcast(nbytes=16)(made[0])  # though it needs nothing of the others
+    close(made)
+
+
 def test_a_barrier_counts_among_the_calls(rank_threads):
     made = worlds(rank_threads, range(3), 3, timeout=30.0)
 

@@ -1,6 +1,7 @@
 """Collectives that run behind the program: in their order, while it does other things, and waited for by whom it likes."""
 
 import time
+import warnings
 import weakref
 
 import numpy as np
@@ -73,11 +74,35 @@ def test_a_world_that_is_closed_ends_what_is_under_way(rank_threads):
     call = second.broadcast(np.zeros(3), wait=False)
     with within(5):
         second.close()
-    with pytest.raises(zh.Error, match="broadcast of 'world', call 1"), within(5):
+    said = "broadcast of 'world', call 1: the World 'world' is closed"
+    with pytest.raises(zh.Error, match=said), within(5):
         call.wait()
     with pytest.raises(zh.Error, match="the World 'world' is closed"):
         second.broadcast(np.zeros(3))
     first.close()
+
+
+CLOSED_IN = {
+    "barrier": zh.World.barrier,
+    "small": lambda world: world.all_reduce(np.zeros(3)),
+    "large": lambda world: world.broadcast(np.zeros(100_000), 1),
+    "of two": lambda world: world.send_recv(from_=1, out=np.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("call", CLOSED_IN)
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_call_says_that_its_world_was_closed_meanwhile(rank_threads, call, connected):
+    first, second = worlds(rank_threads, [0, 1], 2)
+    if connected:
+        results([Attempt(world.all_reduce, 1) for world in (first, second)])
+    waiting = Attempt(CLOSED_IN[call], first)
+    waiting.stays_pending(0.1)
+    first.close()
+    assert str(waiting.failure(zh.Error, 5)).endswith("the World 'world' is closed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # of what `first` has sent
+        second.close()
 
 
 def met(first, second):

@@ -44,7 +44,7 @@ def test_what_is_never_taken_is_reported_at_the_end(pair, number):
     arrived(first, second)
     text = untaken_by(second)
     assert text.startswith("rank 1 leaves the World 'world' without what others have sent: rank 0")
-    assert "send_recv (call 1) with 12 bytes of int32" in text
+    assert "send_recv (call 1) with 3 elements of int32 (12 bytes)" in text
     assert ("and 2 more" in text) == (number == 3)
     assert "with from_=" in text
     first.close()
@@ -57,7 +57,7 @@ def test_the_next_collective_finds_it(pair):
     calls = [Attempt(go_on, world) for world in pair]
     for call in calls:
         error = str(call.failure(ValueError, 5))
-        assert "rank 0 has called send_recv (call 1) with 24 bytes of float64" in error
+        assert "rank 0 has called send_recv (call 1) with 3 elements of float64 (24 bytes)" in error
         assert "rank 1 all_gather (call 3)" in error
 
 

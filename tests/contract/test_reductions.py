@@ -349,6 +349,7 @@ def test_wrong_arguments_are_named_and_change_nothing(rank_threads):
         (lambda: world.all_reduce(np.ones(3), "premul_sum"), ValueError, "takes factor="),
         (lambda: world.scan(np.ones(3), "avg"), ValueError, "scan has no avg"),
         (lambda: world.all_reduce(2**63), ValueError, "does not fit int64"),
+        (lambda: world.all_reduce(-(2**70)), ValueError, "does not fit int64"),
         (lambda: world.all_reduce(1, wait=False), ValueError, "without out= and wait=False"),
         (lambda: world.all_reduce(np.ones(3), out=np.ones(4)), ValueError, "32 bytes"),
         (lambda: world.all_reduce(np.ones(3), out=np.ones(3, "f4")), ValueError, "float32"),

@@ -4,6 +4,8 @@ import os
 import threading
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 from support.launchers import PATIENCE, torchrun
@@ -170,3 +172,64 @@ def test_torchrun_starts_it(tmp_path, device):
     done = torchrun(2, str(path), cwd=tmp_path, ZEROHOP_DEVICE=device)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "[[0.0, 10.0], [1.0, 11.0]]\n"
+
+
+def beside_a_gpu(gpu: Any) -> Any:
+    """PyTorch then allows split_group."""
+    import torch
+
+    return patch.multiple(
+        torch.accelerator,
+        is_available=lambda: True,
+        current_accelerator=lambda check_available=False: gpu,
+    )
+
+
+def split() -> None:
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    whole: Any = dist.group.WORLD
+    gpu = torch.device("cuda:0")
+    whole.eager_connect_single_device(gpu)  # as init_process_group(device_id=...) calls it
+    for backend in (None, "cpu:zerohop"):
+        with beside_a_gpu(gpu):
+            half: Any = dist.split_group(
+                split_ranks=[[0, 2], [3, 1]], timeout=timedelta(seconds=TIMEOUT), backend=backend
+            )
+        assert dist.get_world_size(half) == 2
+        assert dist.get_process_group_ranks(half) == ([0, 2] if rank % 2 == 0 else [1, 3])
+        assert dist.get_rank(half) == rank // 2
+        tensor = torch.tensor([float(rank)])
+        dist.all_reduce(tensor, group=half)
+        assert tensor.item() == (2.0 if rank % 2 == 0 else 4.0)
+        assert [device.type for device in half._device_types] == ["cpu"] + ["cuda"] * (not backend)
+    with beside_a_gpu(gpu):
+        one = dist.split_group(half, [[1]])
+    assert (one is None) == (rank < 2)
+    some = dist.new_group([1, 2])  # PyTorch tells the ranks that are not in it
+    if rank in (1, 2):
+        dist.barrier(group=some)
+    whole.bound_device_id = None
+    dist.barrier()
+    for group in (half, one):
+        if group is not None:
+            dist.destroy_process_group(group)
+
+
+def test_a_group_is_split(torch_job):
+    torch_job(split, 4, backend="cpu:zerohop,cuda:zerohop")
+
+
+def monitored() -> None:
+    import torch.distributed as dist
+
+    group = dist.new_group(backend="gloo")
+    dist.monitored_barrier(group)
+    with pytest.raises(ValueError, match="only implemented for GLOO"):
+        dist.monitored_barrier()
+
+
+def test_a_monitored_barrier_needs_a_group_of_gloo(torch_job):
+    torch_job(monitored, 2)

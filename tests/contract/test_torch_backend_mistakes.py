@@ -28,8 +28,6 @@ def refused_arguments() -> None:
         dist.irecv(gaps, other)
     with pytest.raises(ValueError, match=r"layout torch.sparse_coo"):
         dist.isend(torch.eye(3).to_sparse(), other)
-    with pytest.raises(NotImplementedError, match="named rank"):
-        dist.recv(torch.ones(3))
     with pytest.raises(ValueError, match="the rank itself"):
         dist.isend(torch.ones(3), rank)
     with pytest.raises(ValueError, match="tags go from 0"):
@@ -85,9 +83,9 @@ def calls_that_differ() -> None:
 
     rank = dist.get_rank()
     second = dist.new_group(backend="zerohop")
-    with pytest.raises(ValueError, match=r"broadcast.* 40000[04] bytes"), within(TIMEOUT / 2):
+    with pytest.raises(ValueError, match=r"broadcast.* \(40000[04] bytes\)"), within(TIMEOUT / 2):
         dist.broadcast(torch.ones(100_000 + rank), 0)
-    with pytest.raises(zh.Error, match="have ended"):
+    with pytest.raises(zh.Error, match=r"have ended.*\(new_group\)"):
         dist.broadcast(torch.ones(3), 0)
     tensor = torch.full((2,), float(rank))
     dist.broadcast(tensor, 1, group=second)
@@ -110,7 +108,7 @@ def out_of_time() -> None:
         with pytest.raises(TimeoutError), within(0.9, at_least=0.2):
             work.wait(timedelta(seconds=0.2))
         assert not work.is_completed()
-        with pytest.raises(zh.TransferTimeout, match="broadcast"), within(5):
+        with pytest.raises(zh.TransferTimeout, match=r"broadcast.*give the group a"), within(5):
             work.get_future().wait()
         assert isinstance(work.exception(), zh.TransferTimeout)
     dist.barrier()
@@ -222,6 +220,7 @@ def survive(stopped: str) -> None:
         dist.isend(torch.empty(100_000), last, tag=1),
         dist.broadcast(torch.empty(100), last, async_op=True),
         dist.barrier(async_op=True),
+        dist.irecv(torch.empty(100), tag=2),
     ]
     if rank == 0:
         pending.append(dist.broadcast(torch.empty(100), last, group=group, async_op=True))
@@ -231,16 +230,19 @@ def survive(stopped: str) -> None:
     until(lambda: Path(stopped).exists(), "the last rank is no more", patient(60))
     begin = time.monotonic()
     for number, work in enumerate(pending):
-        name = "rank 1" if number == 4 else f"rank {last}"  # in the group of two
+        name = "rank 1" if number == 5 else f"rank {last}"  # in the group of two
         with pytest.raises(zh.PeerLost, match=name):
             work.wait()
-        assert isinstance(work.exception(), zh.PeerLost)
+        error = work.exception()
+        assert isinstance(error, zh.PeerLost)
+        assert "shrink()" not in str(error)
+        assert "connect again" not in str(error)
     assert time.monotonic() - begin < LOST_WITHIN + SPREAD
     with pytest.raises(zh.PeerLost, match=f"rank {last}"):
         future.wait()
-    with pytest.raises(zh.PeerLost, match=f"rank {last}"):
+    with pytest.raises(zh.PeerLost, match=rf"rank {last}.*; to go on, .*init_process_group\(\)"):
         dist.isend(torch.ones(3), last).wait()
-    with pytest.raises(zh.PeerLost, match=f"ended: .*rank {last}"):
+    with pytest.raises(zh.PeerLost, match=rf"ended: .*rank {last}.*\. To go on, .*max-restarts"):
         dist.broadcast(torch.ones(3), 0)
     other = 1 - rank  # those that are left reach each other
     work = dist.isend(torch.full((3,), float(rank)), other)

@@ -15,8 +15,11 @@ import torch
 import zerohop as zh
 from zerohop import _core
 from zerohop.collectives.reductions import OPS
+from typing_extensions import Self
 from zerohop.local import Link, RankFailed, Ranks
 
+# Streams that share a hardware channel would wait for each other: more of them, before CUDA starts.
+os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 GPU = "cuda:0"
 TYPES = (
     torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.float16,
@@ -32,7 +35,7 @@ class Group:
     def __init__(self, directory: Path, size: int, **options: Any) -> None:
         self.size = size
         self.streams = [torch.cuda.Stream(GPU) for _ in range(size)]
-        options = {"device": "soft0", "timeout": 60.0, "gpu_collectives": "kernels", **options}
+        options = {"device": "soft0", "timeout": 20.0, "gpu_collectives": "kernels", **options}
 
         def rank(number: int) -> Any:
             world = zh.World(directory, number, size, **options)
@@ -42,7 +45,7 @@ class Group:
         with ThreadPoolExecutor(size) as threads:
             self.worlds = list(threads.map(rank, range(size)))
 
-    def __enter__(self) -> "Group":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -142,11 +145,12 @@ def test_every_reduction_goes_where_it_belongs(group):
             world.scan(arrays[rank], "sum", out=outs[rank], stream=group.streams[rank])
         torch.cuda.synchronize()
         for rank, out in enumerate(outs):
-            assert np.array_equal(bits(out), bits(reduced("sum", inputs[: rank + 1]))), (count, rank)
+            assert np.array_equal(bits(out), bits(reduced("sum", inputs[: rank + 1]))), (
+                count,
+                rank,
+            )
         parts = [random(torch.float32, count * size, generator) for _ in range(size)]
-        group.call(
-            "reduce_scatter", [(o, p.to(GPU)) for o, p in zip(outs, parts, strict=True)]
-        )
+        group.call("reduce_scatter", [(o, p.to(GPU)) for o, p in zip(outs, parts, strict=True)])
         torch.cuda.synchronize()
         for rank, out in enumerate(outs):
             mine = [part[rank * count : (rank + 1) * count].contiguous() for part in parts]
@@ -173,7 +177,9 @@ def test_exchanges_in_a_stream(group):
             for out in outs:
                 assert [int(row[0]) for row in out] == list(range(20, 20 + size))
                 assert all(bool((row == row[0]).all()) for row in out)
-            parts = [torch.cat([made(10 * rank + to) for to in range(size)]) for rank in range(size)]
+            parts = [
+                torch.cat([made(10 * rank + to) for to in range(size)]) for rank in range(size)
+            ]
             group.call("all_to_all", [(o, p) for o, p in zip(outs, parts, strict=True)])
             torch.cuda.synchronize()
             for rank, out in enumerate(outs):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from zerohop import _core
-from zerohop._world.history import NO_ROOT, Common, History
+from zerohop._world.history import NO_ROOT, Common, History, amount
 
 
 class FakeEndpoint:
@@ -85,7 +85,11 @@ def test_what_is_no_record_is_passed_over(pair):
 @pytest.mark.parametrize(
     ("ours", "theirs", "words"),
     [
-        (("sum", 1.0), ("max", 1.0), "all_reduce (call 1, max) with 8 bytes of float64"),
+        (
+            ("sum", 1.0),
+            ("max", 1.0),
+            "all_reduce (call 1, max) with 1 element of float64 (8 bytes)",
+        ),
         (("premul_sum", 2.0), ("premul_sum", 3.0), "or with another factor="),
     ],
 )
@@ -94,3 +98,19 @@ def test_another_operation_is_a_difference(pair, ours, theirs, words):
     for history, (op, factor) in ((first, ours), (second, theirs)):
         call(history, "all_reduce", NO_ROOT, 8, "float64", _core.OPS.index(op), factor)
     assert words in first.difference(1, peer)
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "dtype", "text"),
+    [
+        (4096, "float32", "1024 elements of float32 (4096 bytes)"),
+        (2, "bfloat16", "1 element of bfloat16 (2 bytes)"),
+        (32, "complex128", "2 elements of complex128 (32 bytes)"),
+        (7, "uint8", "7 bytes of uint8"),
+        (7, "bool", "7 bytes of bool"),
+        (7, "float8_e4m3fn", "7 bytes of float8_e4m3fn"),
+        (7, "int16", "7 bytes of int16"),
+    ],
+)
+def test_a_size_in_elements_and_bytes(nbytes, dtype, text):
+    assert amount(nbytes, dtype) == text

@@ -58,8 +58,8 @@ GpuGroup::~GpuGroup() {
   }
   group_->cancel();
   for (Entry& entry : entries_) {
-    entry.transfer->fail({.message = text_of_code(entry.code) +
-                                     ": the World was closed before its kernel ended"});
+    entry.transfer->fail(
+        {.message = text_of_code(entry.code) + ": the World was closed before its kernel ended"});
     entry.transfer->drop();
   }
   release();
@@ -203,12 +203,13 @@ Failure GpuGroup::failure_of(const std::string& call, double seconds) const noex
     std::string message = call + ": " + rank + " did not come";
     if (seconds > 0) message += " in " + seconds_text(seconds);
     if (end.other != 0) message += "; its latest call was " + text_of_code(end.other);
-    return {.kind = Failure::Kind::timeout,
-            .message = message + goes_on +
-                       ". Its arrays must be on a GPU, as here. If a program was blocked meanwhile: "
-                       "CUDA loads a kernel at its first launch, and waits for all streams to do so "
-                       "(set CUDA_MODULE_LOADING=EAGER, or launch it once before)",
-            .effect = Effect::some};
+    return {
+        .kind = Failure::Kind::timeout,
+        .message = message + goes_on +
+                   ". Its arrays must be on a GPU, as here. If a program was blocked meanwhile: "
+                   "CUDA loads a kernel at its first launch, and waits for all streams to do so "
+                   "(set CUDA_MODULE_LOADING=EAGER, or launch it once before)",
+        .effect = Effect::some};
   }
   if (const std::string lost = loss(); !lost.empty()) {
     return {.kind = Failure::Kind::peer_lost,

@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/collective/group_plan.hpp"
 #include "base/locks.hpp"
+#include "engine/collective/group_plan.hpp"
 #include "engine/memory/memory.hpp"
 #include "engine/peer/peer.hpp"
 #include "engine/wait/poller.hpp"
@@ -29,8 +29,8 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
     std::shared_ptr<Poller> poller;
     std::function<void()> look;  // makes the progress thread poll
   };
-  // arena: GPU memory of nbytes_for(size) bytes that the others may write; it is cleared. name: of the
-  // World. Throws RouteUnavailable (built without kernels), CudaError, TransferTimeout.
+  // arena: GPU memory of nbytes_for(size) bytes that the others may write; it is cleared. name: of
+  // the World. Throws RouteUnavailable (built without kernels), CudaError, TransferTimeout.
   GpuGroup(Host host, const GroupPlace& place, Memory arena, std::string name,
            const Deadline& deadline);
   ~GpuGroup() override;
@@ -39,7 +39,8 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
 
   static std::uint64_t nbytes_for(std::uint32_t size) { return gpu::GroupArena{size}.nbytes(); }
 
-  // The arena of another rank. Throws RouteUnavailable (kernels cannot reach it), CudaError, PeerLost.
+  // The arena of another rank. Throws RouteUnavailable (kernels cannot reach it), CudaError,
+  // PeerLost.
   void meet(std::uint32_t rank, const std::shared_ptr<Peer>& peer, const RemoteMemory& arena,
             double timeout);
 
@@ -47,8 +48,8 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   // stream. Null: it has become part of a graph. seconds: how long its kernel waits for the other
   // ranks at most. Throws what ended the group, CudaError, RouteUnavailable (the stream), and
   // invalid_argument.
-  std::shared_ptr<Transfer> call(const GroupArrays& arrays, std::optional<driver::CudaStream> stream,
-                                 double seconds);
+  std::shared_ptr<Transfer> call(const GroupArrays& arrays,
+                                 std::optional<driver::CudaStream> stream, double seconds);
 
   const gpu::Device& device() const noexcept { return *group_->device(); }
   // Why a kernel failed, also one of a graph; empty: none has.
@@ -88,14 +89,14 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   const std::shared_ptr<const Registration> registration_;  // of the arena
   std::shared_ptr<gpu::Group> group_;
   std::shared_ptr<const Route> route_;
-  gpu::GroupCall addresses_;  // of the arenas
+  gpu::GroupCall addresses_;     // of the arenas
   std::vector<Member> members_;  // by rank
   std::atomic<std::uint32_t> pending_{0};
   std::atomic<bool> polled_{false};
-  std::atomic<std::uint32_t> lost_{kNone};        // the first rank that was lost
+  std::atomic<std::uint32_t> lost_{kNone};                 // the first rank that was lost
   mutable Mutex<zerohop::Rank::gpu_group_entries> mutex_;  // guards the following
-  std::deque<Entry> entries_;                     // in the order of their kernels
-  std::string why_ended_;                         // by end()
+  std::deque<Entry> entries_;                              // in the order of their kernels
+  std::string why_ended_;                                  // by end()
 };
 
 }  // namespace zerohop::engine::collective

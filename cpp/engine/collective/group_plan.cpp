@@ -23,8 +23,8 @@ constexpr std::array<std::string_view, kKinds> kKindNames{
     "broadcast", "scatter",    "gather",         "all_gather", "all_to_all", "send_recv",
     "reduce",    "all_reduce", "reduce_scatter", "scan",       "barrier"};
 
-// The smallest chunk that is worth a block of threads: a flag takes as long as some 16 KiB.
-constexpr std::uint64_t kLeastChunk = std::uint64_t{8} << 10;
+// The smallest chunk that is worth a block of threads: its flags take as long as so many bytes.
+constexpr std::uint64_t kLeastChunk = std::uint64_t{32} << 10;
 constexpr std::uint64_t kGrain = 16;  // bytes, of chunks and of slices
 
 std::optional<GroupType> type_of(const DType& dtype) {
@@ -92,9 +92,7 @@ class Planner {
   std::uint64_t from(std::size_t rank = 0) const { return arrays_.from[rank]; }
   std::uint64_t to(std::size_t rank = 0) const { return arrays_.to[rank]; }
 
-  void set_lengths(std::uint64_t nbytes) {
-    std::fill_n(call_.lengths, place_.size, nbytes);
-  }
+  void set_lengths(std::uint64_t nbytes) { std::fill_n(call_.lengths, place_.size, nbytes); }
   void send_all(std::uint32_t ranks, bool parts) {
     for (std::uint32_t rank = 0; rank < place_.size; ++rank) {
       if ((ranks & bit(rank)) != 0) call_.sends[rank] = from(parts ? rank : 0);
@@ -134,7 +132,7 @@ class Planner {
   }
 
   // Small blocks go whole to those that reduce them, others in slices: each rank reduces one, and
-  // sends the result. Between two ranks a slice and a result are as many bytes as a block.
+  // sends the result.
   void all_reduce() {
     if (goes_whole()) return reduce_whole(all());
     by_slices(others());
@@ -185,20 +183,20 @@ class Planner {
 
   bool packets_hold(std::uint64_t nbytes) const {
     const bool fits = call_.op == 0 || arrays_.reduction.dtype.itemsize() <= sizeof(std::uint64_t);
-    static const char* e = getenv("ZH_PACKETS");
-    return fits && nbytes <= (e ? (std::uint64_t)atoll(e) : (std::uint64_t{128} << 10) / place_.size);
+    return fits && nbytes <= GroupArena{place_.size}.packet_bytes();
   }
-  bool goes_whole() const { return place_.size == 2 || packets_hold(arrays_.nbytes); }
+  bool goes_whole() const {
+    return packets_hold(arrays_.nbytes * (place_.size - 1)) && packets_hold(arrays_.nbytes);
+  }
 
   gpu::Group::Launch finish() {
     const std::uint64_t longest = *std::max_element(call_.lengths, call_.lengths + place_.size);
     gpu::Group::Launch launch{.call = call_};
     launch.by_packets = !sliced() && packets_hold(longest);
     if (launch.by_packets) {
-      launch.blocks = blocks_for(longest, kGroupThreads * sizeof(std::uint64_t), kGroupBlocks / 2);
+      launch.blocks = blocks_for(longest, kGroupThreads * sizeof(std::uint64_t), kGroupBlocks);
     } else {
-      static const char* e = getenv("ZH_CHUNK");
-      launch.blocks = blocks_for(longest, e ? atoll(e) : kLeastChunk, kGroupBlocks);
+      launch.blocks = blocks_for(longest, kLeastChunk, kGroupBlocks);
       launch.call.chunk = std::min(up((longest + launch.blocks - 1) / launch.blocks, kGrain),
                                    GroupArena{place_.size}.chunk_bytes());
     }
@@ -253,9 +251,9 @@ std::string text_of_code(std::uint64_t code) {
     return static_cast<std::size_t>(value);
   };
   constexpr std::array<std::string_view, 16> kTypeNames{
-      "other elements", "bool",   "int8",   "int16",   "int32",    "int64",   "uint8",     "uint16",
-      "uint32",         "uint64", "float16", "bfloat16", "float32", "float64", "complex64",
-      "complex128"};
+      "other elements", "bool",    "int8",      "int16",     "int32",   "int64",
+      "uint8",          "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
+      "float32",        "float64", "complex64", "complex128"};
   const std::size_t kind = take(kKindBits), op = take(kOpBits), type = take(kTypeBits);
   const std::size_t root = take(kRootBits);
   if (kind >= kKindNames.size() || op >= kOpNames.size() || type >= kTypeNames.size()) {

@@ -36,7 +36,7 @@ class PeerState {
   bool alive() const noexcept { return state_.load(std::memory_order_acquire) == State::alive; }
   bool is_lost() const noexcept { return state_.load(std::memory_order_acquire) == State::lost; }
   void become_alive() noexcept { state_.store(State::alive, std::memory_order_release); }
-  bool lose(const std::string& reason);        // false: already lost
+  bool lose(const std::string& reason);  // false: already lost
   Done::Id on_lost(std::function<void()> callback) { return lost_.on_set(std::move(callback)); }
   void forget(Done::Id loss) noexcept { lost_.forget(loss); }
   std::string why_lost() const;                // empty while it is alive

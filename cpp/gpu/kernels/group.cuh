@@ -131,20 +131,21 @@ struct Sums {
 };
 
 // Combines them with the next rank's.
-template <typename Element, u32 kNbytes>
-__device__ void combine_all(ReduceOp op, Sums<Element, kNbytes>& sums,
-                            const Sums<Element, kNbytes>& next) {
+template <typename Element, typename Bytes>
+__device__ void combine_all(ReduceOp op, Sums<Element, sizeof(Bytes)>& sums, const Bytes& next) {
+  typename Element::Stored stored[sums.kCount];
+  memcpy(stored, &next, sizeof next);
   const auto by = [&](auto combined) {
 #pragma unroll
     for (u32 i = 0; i < sums.kCount; ++i) {
-      sums.values[i] = combined(sums.values[i], next.values[i]);
+      sums.values[i] = combined(sums.values[i], Element::load(stored[i]));
     }
   };
-#define ZEROHOP_OP(name)                                                                \
-  case ReduceOp::name:                                                                  \
-    if constexpr (has_reduction<Element>(ReduceOp::name)) {                             \
-      by([](auto a, auto b) { return combine<ReduceOp::name>(a, b); });                 \
-    }                                                                                   \
+#define ZEROHOP_OP(name)                                                \
+  case ReduceOp::name:                                                  \
+    if constexpr (has_reduction<Element>(ReduceOp::name)) {             \
+      by([](auto a, auto b) { return combine<ReduceOp::name>(a, b); }); \
+    }                                                                   \
     break
   switch (op) {
     case ReduceOp::none: break;
@@ -163,13 +164,23 @@ __device__ void combine_all(ReduceOp op, Sums<Element, kNbytes>& sums,
 #undef ZEROHOP_OP
 }
 
-// Reduces the same bytes of several ranks' blocks, in the order of ranks. load(rank, bytes): false if
-// they did not come.
+// What loops over elements need to know of a call, in registers.
+struct Reducing {
+  ReduceOp op;
+  u32 sources;
+  double factor;
+
+  __device__ explicit Reducing(const GroupCall& call)
+      : op(static_cast<ReduceOp>(call.op)), sources(call.sources), factor(call.factor) {}
+};
+
+// Reduces the same bytes of several ranks' blocks, in the order of ranks. load(rank, bytes): false
+// if they did not come.
 template <typename Element, typename Bytes, typename Load>
-__device__ bool reduce_bytes(const GroupCall& call, Bytes& reduced, Load load) {
+__device__ bool reduce_bytes(const Reducing& call, Bytes& reduced, Load load) {
   using Sum = typename Element::Sum;
-  const auto op = static_cast<ReduceOp>(call.op);
-  Sums<Element, sizeof(Bytes)> sums, next;
+  const ReduceOp op = call.op;
+  Sums<Element, sizeof(Bytes)> sums;
   Bytes bytes, following;
   u32 left = call.sources;  // the ranks that are still to be combined
   if (!load(static_cast<u32>(__ffs(left)) - 1, bytes)) return false;
@@ -187,8 +198,7 @@ __device__ bool reduce_bytes(const GroupCall& call, Bytes& reduced, Load load) {
     bytes = following;
     left &= left - 1;
     if (left != 0 && !load(static_cast<u32>(__ffs(left)) - 1, following)) return false;
-    next.load(bytes);
-    combine_all(op, sums, next);
+    combine_all<Element>(op, sums, bytes);
   }
   if constexpr (has_reduction<Element>(ReduceOp::avg)) {
     if (op == ReduceOp::avg) {

@@ -5,39 +5,29 @@
 
 namespace zerohop::gpu {
 
-// As many bytes as `left`, at most those of T.
-template <typename T>
-__device__ T load_some(u64 from, u32 left) {
-  if (from % sizeof(T) == 0 && left >= sizeof(T)) return *reinterpret_cast<const T*>(from);
-  T value = {};
-  auto* bytes = reinterpret_cast<unsigned char*>(&value);
-#pragma unroll
-  for (u32 i = 0; i < sizeof(T); ++i) {
-    if (i < left) bytes[i] = reinterpret_cast<const unsigned char*>(from)[i];
-  }
-  return value;
-}
-template <typename T>
-__device__ void store_some(u64 to, const T& value, u32 left) {
-  if (to % sizeof(T) == 0 && left >= sizeof(T)) {
-    *reinterpret_cast<T*>(to) = value;
-    return;
-  }
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&value);
-#pragma unroll
-  for (u32 i = 0; i < sizeof(T); ++i) {
-    if (i < left) reinterpret_cast<unsigned char*>(to)[i] = bytes[i];
-  }
-}
+// Integers, or more, of so many bytes.
+template <u32 kNbytes>
+using Bytes = std::conditional_t<
+    kNbytes == 1, unsigned char,
+    std::conditional_t<
+        kNbytes == 2, unsigned short,
+        std::conditional_t<kNbytes == 4, u32, std::conditional_t<kNbytes == 8, u64, uint4>>>>;
 
-// Up to three chunks are on their way at a time, so that flags travel while bytes are moved: in each
-// turn a block of threads gathers the results of the chunk before the last two, stores the next
-// chunk, and reduces the last one. The flag of a chunk says that its bytes are there, and that the
-// results three chunks before have been read; that of a result says so of the chunk.
+// Two chunks are on their way at a time, so that flags travel while bytes are moved: in each
+// turn a block of threads gathers the results of the chunk before the last, stores the next chunk,
+// and reduces the last one. The flag of a chunk says that its bytes are there, and that the results
+// two chunks before have been read; the flag of a result says so of that chunk.
 class ChunkCall {
  public:
-  __device__ explicit ChunkCall(const GroupCall& call)
-      : call_(call),
+  struct Places {  // by rank
+    u64 sources[kGroupRanks];
+    u64 targets[kGroupRanks];
+  };
+
+  // places: shared by the block of threads.
+  __device__ ChunkCall(const GroupCall& call, Places* places)
+      : places_(places),
+        call_(call),
         arena_{call.size},
         own_(call.arenas[call.rank]),
         counts_(own_ + GroupArena::counts(blockIdx.x) + sizeof(u32)),
@@ -63,13 +53,14 @@ class ChunkCall {
       if (i == 0 || i > count) continue;
       number_ = first_ + i - 1;
       at_ = begin + (i - 1) * step;
+      note_places();
       if (!await(GroupArena::first(blockIdx.x, 0), number_, true)) return;
       if (call_.op == 0) {
         receive();
       } else if (call_.result != 0 || call_.audience != 0) {
         for_type(call_.type, *this);
       }
-      signal(GroupArena::second(blockIdx.x, call_.rank), number_);
+      signal(GroupArena::second(blockIdx.x, call_.rank), number_, call_.audience != 0);
     }
     if (threadIdx.x == 0) put_word(counts_, first_ + count - 1);
   }
@@ -87,11 +78,12 @@ class ChunkCall {
     return static_cast<u32>(whole - at < call_.chunk ? whole - at : call_.chunk);
   }
   __device__ u32 other(u32 turn) const { return (call_.rank + turn) % call_.size; }
-  __device__ u64 chunk(u32 number, u32 from) const {
-    return arena_.chunk(blockIdx.x, number % GroupArena::kTurns, from);
+  // Addresses in the arena of rank `at`.
+  __device__ u64 chunk(u32 number, u32 from, u32 at) const {
+    return call_.arenas[at] + arena_.chunk(blockIdx.x, number % GroupArena::kTurns, from, at);
   }
-  __device__ u64 result(u32 number, u32 from) const {
-    return arena_.result(blockIdx.x, number % GroupArena::kTurns, from);
+  __device__ u64 result(u32 number, u32 from, u32 at) const {
+    return call_.arenas[at] + arena_.result(blockIdx.x, number % GroupArena::kTurns, from, at);
   }
   __device__ bool gathers() const {
     bool any = false;
@@ -103,8 +95,17 @@ class ChunkCall {
     for (u32 turn = 1; turn < call_.size; ++turn) {
       const u32 to = other(turn);
       if (call_.sends[to] == 0) continue;
-      copy(call_.arenas[to] + chunk(number, call_.rank), call_.sends[to] + at, length(to, at));
+      copy(chunk(number, call_.rank, to), call_.sends[to] + at, length(to, at));
     }
+  }
+
+  // Where the reduction of this chunk finds the blocks, and stores its result. The next barrier
+  // makes it known.
+  __device__ void note_places() {
+    const u32 each = threadIdx.x, rank = call_.rank;
+    if (each >= call_.size) return;
+    places_->sources[each] = each == rank ? call_.sends[rank] + at_ : chunk(number_, each, rank);
+    if (each != rank) places_->targets[each] = result(number_, rank, each);
   }
 
   __device__ void receive() {
@@ -113,30 +114,52 @@ class ChunkCall {
       if (!has(call_.sources, from)) continue;
       const bool is_own = from == call_.rank;
       copy(call_.receives[from] + at_,
-           is_own ? call_.sends[from] + at_ : own_ + chunk(number_, from),
+           is_own ? call_.sends[from] + at_ : chunk(number_, from, call_.rank),
            length(call_.rank, at_));
     }
   }
 
   template <typename Element>
   __device__ __noinline__ void reduce() {
-    const u32 all = length(call_.rank, at_);
-    const u64 own_block = call_.sends[call_.rank] + at_;
+    using One = Bytes<sizeof(typename Element::Stored)>;
     // A thread takes fewer of the smallest elements at a time: their code would be large.
-    using Some = std::conditional_t<sizeof(typename Element::Stored) == 1, u32, uint4>;
-    for (u32 at = threadIdx.x * sizeof(Some); at < all; at += blockDim.x * sizeof(Some)) {
-      const u32 left = all - at;
-      Some reduced;
-      (void)reduce_bytes<Element>(call_, reduced, [&](u32 rank, Some& block) {
-        block = rank == call_.rank
-                    ? load_some<Some>(own_block + at, left)
-                    : *reinterpret_cast<const Some*>(own_ + chunk(number_, rank) + at);
+    using Many = std::conditional_t<sizeof(One) == 1, u32, uint4>;
+    const u32 all = length(call_.rank, at_);
+    const bool aligned = ((call_.sends[call_.rank] | call_.result) & 15) == 0;
+    const u32 most = aligned ? all / sizeof(Many) * sizeof(Many) : 0;
+    reduce_by<Element, Many, 2>(0, most);
+    reduce_by<Element, One, 1>(most, all);
+  }
+
+  // The bytes from `begin` to `end` of the chunk, kUnits units of a thread at a time.
+  template <typename Element, typename Unit, u32 kUnits>
+  __device__ void reduce_by(u32 begin, u32 end) {
+    struct Units {
+      Unit units[kUnits];
+    };
+    const Reducing reducing(call_);
+    const u32 audience = call_.audience, step = blockDim.x * sizeof(Unit);
+    const u64 result = call_.result != 0 ? call_.result + at_ : 0;
+    for (u32 at = begin + threadIdx.x * sizeof(Unit); at < end; at += kUnits * step) {
+      Units reduced;
+      (void)reduce_bytes<Element>(reducing, reduced, [&](u32 from, Units& block) {
+        const u64 source = places_->sources[from] + at;
+#pragma unroll
+        for (u32 i = 0; i < kUnits; ++i) {
+          // A unit too far is read again from the first, and not stored.
+          const u32 there = at + i * step < end ? i * step : 0;
+          block.units[i] = *reinterpret_cast<const Unit*>(source + there);
+        }
         return true;
       });
-      if (call_.result != 0) store_some(call_.result + at_ + at, reduced, left);
-      for (u32 ranks = call_.audience; ranks != 0; ranks &= ranks - 1) {
-        const u64 to = call_.arenas[__ffs(ranks) - 1] + result(number_, call_.rank);
-        *reinterpret_cast<Some*>(to + at) = reduced;  // the arena has room for whole ones
+#pragma unroll
+      for (u32 i = 0; i < kUnits; ++i) {
+        const u32 there = at + i * step;
+        if (there >= end) continue;
+        if (result != 0) *reinterpret_cast<Unit*>(result + there) = reduced.units[i];
+        for (u32 ranks = audience; ranks != 0; ranks &= ranks - 1) {
+          *reinterpret_cast<Unit*>(places_->targets[__ffs(ranks) - 1] + there) = reduced.units[i];
+        }
       }
     }
   }
@@ -145,7 +168,7 @@ class ChunkCall {
     for (u32 turn = 1; turn < call_.size; ++turn) {
       const u32 from = other(turn);
       if (call_.gathers[from] == 0) continue;
-      copy(call_.gathers[from] + at, own_ + result(number, from), length(from, at));
+      copy(call_.gathers[from] + at, result(number, from, call_.rank), length(from, at));
     }
   }
 
@@ -155,11 +178,11 @@ class ChunkCall {
 
   // Tells all others, after what all threads of the block have stored: the barrier orders that
   // before the fence, and fences are cumulative.
-  __device__ void signal(u64 flag, u32 number) {
+  __device__ void signal(u64 flag, u32 number, bool fences = true) {
     __syncthreads();
     const u32 to = threadIdx.x;
     if (to >= call_.size || to == call_.rank) return;
-    fence_system();
+    if (fences) fence_system();
     put_word(call_.arenas[to] + flag, Note{number | u64{call_.hash} << 32});
   }
 
@@ -185,6 +208,7 @@ class ChunkCall {
     }
   }
 
+  Places* const places_;
   const GroupCall& call_;
   const GroupArena arena_;
   const u64 own_;
@@ -200,8 +224,8 @@ class ChunkCall {
 extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
     zerohop_group_chunks(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
-  begin();
-  ChunkCall mine(call);
+  __shared__ ChunkCall::Places places;
+  ChunkCall mine(call, &places);
   const u32 number = show(call);
   mine.run();
   leave(call, number);

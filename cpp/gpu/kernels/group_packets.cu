@@ -105,6 +105,7 @@ class PacketCall {
 
   template <typename Element>
   __device__ __noinline__ bool reduce() {
+    const Reducing reducing(call_);
     const u64 length = call_.lengths[call_.rank];
     for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
       const u64 at = i * 8;
@@ -115,7 +116,7 @@ class PacketCall {
       };
       u64 reduced;
       if (at < length && call_.result != 0) {
-        if (!reduce_bytes<Element>(call_, reduced, load)) return false;
+        if (!reduce_bytes<Element>(reducing, reduced, load)) return false;
         store_eight(call_.result + at, reduced, length - at);
       }
       if (!always(i)) continue;
@@ -139,7 +140,6 @@ class PacketCall {
 extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
     zerohop_group_packets(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
-  begin();
   PacketCall mine(call);
   mine.send();
   const u32 number = show(call);

@@ -188,7 +188,7 @@ class Barrier:
             )
         return PeerLost(
             f"barrier of {self._membership.name!r}: {self._membership.lost(self._lost)}; no barrier of this World can "
-            "complete any more: state() shows which ranks are left, and shrink() makes a World of them"
+            f"complete any more: {self._ending.advice.lost}"
         )
 
     def _warn_others(self, deadline: Deadline) -> None:

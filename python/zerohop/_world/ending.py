@@ -18,6 +18,7 @@ from zerohop._world.failure_reports import LATE, LEFT, LOST, MISMATCH
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
+    from zerohop._world.advice import Advice
     from zerohop._world.membership import Membership
 
 _READ = 2.0  # seconds to read another rank's cause
@@ -58,8 +59,8 @@ class EndedElsewhere(Exception):
 class Ending:
     """The end of one World's collectives. Thread-safe."""
 
-    def __init__(self, membership: Membership) -> None:
-        self._membership = membership
+    def __init__(self, membership: Membership, advice: Advice) -> None:
+        self._membership, self.advice = membership, advice
         self._raised = False  # the first call here that a mismatch ends raises ValueError
         self._lock = threading.Lock()  # around changes of the cause; never held while waiting
         self._name = f"collectives of {membership.name!r}, the end"
@@ -128,8 +129,8 @@ class Ending:
             return self.cause.error(call)
         text = f"{call}: the collectives of this World have ended: {self.cause.text}"
         if self.cause.kind == LOST:
-            return PeerLost(f"{text}. shrink() makes a World of the remaining ranks")
-        return Error(f"{text}. Make a World with another name, or shrink() this one")
+            return PeerLost(f"{text}. {self.advice.after_loss}")
+        return Error(f"{text}. {self.advice.after_end}")
 
     def difference(self, rank: int, peer: _core.Peer) -> str | None:
         """As History.difference, while neither rank's collectives have ended: refused calls have no record, but the barrier

@@ -6,6 +6,7 @@ different calls, perhaps long ago; the records show which.
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,7 @@ BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV = range(6)
 REDUCE, ALL_REDUCE, REDUCE_SCATTER, SCAN, _BARRIER = range(6, len(KINDS))
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
 NO_ROOT = -1
+_BITS = re.compile(r"(?:u?int|b?float|complex)(\d+)")  # of an element, in the name of its dtype
 SAME_CALLS = "all ranks must make the same calls in the same order"  # in messages
 _NBYTES = 64 * 64  # of the latest calls, as _core.CallLog has them
 _LOOK = 0.25  # seconds to look up another rank's records, and the same to read them
@@ -70,9 +72,19 @@ def called(kind: str, number: int, root: int, nbytes: int | None, dtype: str, op
     if kind == "barrier":
         return f"barrier (number {number})"
     where = "" if root == NO_ROOT else f", root {root}"
-    size = "" if nbytes is None else f" with {nbytes} bytes"
+    size = f" of {dtype}" if nbytes is None else f" with {amount(nbytes, dtype)}"
     what = f", {_core.OPS[op]}" if op else ""
-    return f"{kind} (call {number}{where}{what}){size} of {dtype}"
+    return f"{kind} (call {number}{where}{what}){size}"
+
+
+def amount(nbytes: int, dtype: str) -> str:
+    """The text of a size: "6 elements of int32 (24 bytes)", and for elements of one byte "24 bytes of uint8"."""
+    found = _BITS.fullmatch(dtype)
+    itemsize = int(found[1]) // 8 if found else 1
+    if itemsize == 1 or nbytes % itemsize:
+        return f"{nbytes} bytes of {dtype}"
+    count = nbytes // itemsize
+    return f"{count} element{'' if count == 1 else 's'} of {dtype} ({nbytes} bytes)"
 
 
 class History:

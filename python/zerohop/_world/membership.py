@@ -109,6 +109,12 @@ class Membership:
         if self.endpoint.closed:
             raise self._closed()
 
+    def or_closed(self, error: Error) -> Error:
+        """The error of a call; another one if it failed because the World was closed meanwhile."""
+        if self.endpoint.closed and type(error) in (Error, PeerLost):
+            return self._closed()
+        return error
+
     def _closed(self) -> Error:
         return Error(f"the World {self.name!r} is closed")
 

@@ -108,10 +108,10 @@ def _disseminate(turn: Turn, out: Sequence[Block], block: Block) -> None:
     for each in order:
         begins.append(begins[-1] + each.nbytes)
     for_gpus = not all(each.on_host for each in (block, *out))
-    room = turn.copier.scratch(begins[-1], block, for_gpus=for_gpus)
+    scratch = turn.copier.scratch(begins[-1], block, for_gpus=for_gpus)
 
     def blocks(first: int, last: int) -> Block:
-        return Block(room.flat, begins[first], begins[last] - begins[first])
+        return Block(scratch.flat, begins[first], begins[last] - begins[first])
 
     turn.copy(blocks(0, 1), block)
     there = 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
+from zerohop._world.history import amount
 from zerohop._world.parts import Span
 
 if TYPE_CHECKING:
@@ -115,6 +116,11 @@ class Block:
         return self.flat.memory[self.elements]
 
     @property
+    def size(self) -> str:
+        """For messages."""
+        return amount(self.nbytes, self.flat.dtype)
+
+    @property
     def elements(self) -> slice:
         size = self.flat.itemsize
         return slice(self.begin // size, (self.begin + self.nbytes) // size)
@@ -186,7 +192,7 @@ def check_apart(outputs: Iterable[Block], inputs: Iterable[Block]) -> None:
 def check_own(one: Block, other: Block) -> None:
     if one.nbytes != other.nbytes:
         raise ValueError(
-            f"{one.flat.what} has {one.nbytes} bytes, this rank's part of {other.flat.what} {other.nbytes}"
+            f"{one.flat.what} has {one.size}, this rank's part of {other.flat.what} {other.size}"
         )
 
 

@@ -17,7 +17,7 @@ class Copier:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._byte: Any = None  # used by wait_for()
-        self._room: Any = None  # used by room()
+        self._kept: Any = None  # used by kept_scratch()
 
     def copy(self, target: Block, source: Block, deadline: Deadline) -> None:
         """Copies a block of the same size; the two are the same memory or do not overlap. Raises TransferTimeout, CudaError."""
@@ -52,13 +52,13 @@ class Copier:
         scratch.dtype, scratch.itemsize = flat.dtype, flat.itemsize
         return scratch.whole()
 
-    def room(self, nbytes: int, like: Block) -> Block:
+    def kept_scratch(self, nbytes: int, like: Block) -> Block:
         """As scratch(), in registered memory that the next call uses again."""
         endpoint, flat = self._membership.endpoint, like.flat
-        if self._room is None or self._room.nbytes < nbytes:
+        if self._kept is None or self._kept.nbytes < nbytes:
             whole = -(-nbytes // 16) * 16  # so that elements of any type fit
-            self._room = endpoint.empty(max(whole, 4096))
-        return Block(Flat(endpoint, self._room.view(flat.dtype), "room"), 0, nbytes)
+            self._kept = endpoint.empty(max(whole, 4096))
+        return Block(Flat(endpoint, self._kept.view(flat.dtype), "scratch"), 0, nbytes)
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
         """Waits until a GPU stream has done its work so far. Raises TransferTimeout, CudaError, TypeError."""

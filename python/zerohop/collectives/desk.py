@@ -103,33 +103,43 @@ class Desk:
         how: How,
         body: Callable[[Turn], None],
         agreed: int | None = None,
-        fold: Reduction | None = None,
+        reduction: Reduction | None = None,
     ) -> Collective:
-        """body: the algorithm. agreed: the size, if all ranks must have the same. fold: of a reduction. Raises its error, if it is waited for."""
+        """body: the algorithm. agreed: the size, if all ranks must have the same. reduction: what it does, if it is one. Raises its error, if it is waited for."""
+
+        proposes = kind in _HEARD_BY_ALL and self.gpus.proposes(flats)
 
         def run(call: Called, deadline: Deadline) -> None:
-            proposes = kind in _HEARD_BY_ALL and self.gpus.proposes(flats)
             turn = Turn(call, self._lines, self._copier, deadline, proposes)
             body(turn)
             if proposes and len(turn.proposers) == turn.size - 1:
                 self.gpus.settle(turn, next(f.device for f in flats if f.device != "cpu"))
 
         dtype = flats[0].dtype if flats else ""
-        if fold is not None:
-            fold.check(dtype)
-        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(fold or ()))
-        return self._start(kind, common, run, flats, how)
+        if reduction is not None:
+            reduction.check(dtype)
+        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(reduction or ()))
+        collective = self._start(kind, common, run, flats, how)
+        if proposes:
+            self.gpus.settles_with(collective)
+        return collective
 
     def at_once(
-        self, kind: int, root: int | None, out: Any, array: Any, timeout: float | None, *fold: Any
+        self,
+        kind: int,
+        root: int | None,
+        out: Any,
+        array: Any,
+        timeout: float | None,
+        *reduction: Any,
     ) -> Collective | None:
         """The fast path for few ranks and small host arrays. None: another case, or wrong arguments, left to start().
 
-        kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. fold: of a
-        reduction. Raises its error.
+        kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. reduction: its
+        operation and factor. Raises its error.
         """
         try:
-            found = self._calls.of_all(kind, root, out, array, timeout, *fold)
+            found = self._calls.of_all(kind, root, out, array, timeout, *reduction)
             if found is None or type(found) is Collective:
                 return found
             return self._go_on(KINDS[kind], found)  # inside `try`: a signal may come before it
@@ -143,15 +153,15 @@ class Desk:
         sources: Sequence[_core.ArrayView],
         targets: Sequence[_core.ArrayView],
         how: How,
-        fold: Reduction | None = None,
+        reduction: Reduction | None = None,
     ) -> Collective:
         """A call with GPU arrays that the group of GPUs takes. sources, targets: a block, or one for each rank."""
         self._membership.check_open()
         self._order.check(KINDS[kind])
-        if fold is not None:
-            fold.check(sources[0].dtype)
+        if reduction is not None:
+            reduction.check(sources[0].dtype)
         return self.gpus.call(
-            kind, root, sources, targets, *how, self._order.failed, *(fold or ())
+            kind, root, sources, targets, *how, self._order.failed, *(reduction or ())
         )
 
     def pair_at_once(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +21,7 @@ from zerohop._world.history import KINDS, NO_ROOT
 from zerohop.collectives.blocks import Block, Flat, view_of_any
 from zerohop.collectives.order import Collective
 from zerohop.collectives.turn import Turn
-from zerohop.errors import CudaError, Error, PeerLost, RouteUnavailable, TransferTimeout
+from zerohop.errors import CudaError, Error, RouteUnavailable, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
@@ -53,6 +54,8 @@ class GpuGroup:
         self.device = ""  # of this rank, once the group exists
         self._why = self._refusal()
         self._settled = bool(self._why)
+        self._settling: Collective | None = None
+        self._under_way: deque[tuple[_core.Transfer, Any]] = deque()  # with the arrays they use
 
     def _refusal(self) -> str:
         """Why there can be no group, as far as this rank knows alone."""
@@ -68,6 +71,14 @@ class GpuGroup:
         return ""
 
     @property
+    def ready(self) -> bool:
+        """Whether a later call with GPU arrays is carried out by kernels."""
+        settling, self._settling = self._settling, None
+        if settling is not None:
+            settling.join()
+        return self._group is not None
+
+    @property
     def text(self) -> str:
         """By what the collectives of GPU arrays go, and why."""
         if self._group is not None:
@@ -80,6 +91,10 @@ class GpuGroup:
     def proposes(self, flats: Sequence[Flat]) -> bool:
         """Whether this rank, in a call with these arrays, offers to set up a group."""
         return not self._settled and any(flat.device != "cpu" for flat in flats)
+
+    def settles_with(self, collective: Collective) -> None:
+        """That call may set up a group: the next one with GPU arrays waits for it, so that all ranks decide alike how it goes."""
+        self._settling = collective
 
     def settle(self, turn: Turn, device: str) -> None:
         """All ranks call it in the same Turn. Raises RouteUnavailable where kernels were demanded."""
@@ -146,7 +161,8 @@ class GpuGroup:
 
     def takes(self, *arrays: Any) -> bool:
         """Whether kernels carry out a call with these arrays; None is no array."""
-        return self._group is not None and any(_on_gpu(array) for array in arrays)
+        may = self._group is not None or self._settling is not None
+        return may and any(_on_gpu(array) for array in arrays) and self.ready
 
     def call(
         self,
@@ -190,7 +206,10 @@ class GpuGroup:
         )
         if transfer is None:
             return Collective(text, seconds, True)
-        collective = KernelCollective(text, seconds, transfer, views, failed)
+        while self._under_way and self._under_way[0][0].done:
+            self._under_way.popleft()
+        self._under_way.append((transfer, views))
+        collective = KernelCollective(text, seconds, transfer, failed)
         if stream is None and wait:
             collective.wait()
         return collective
@@ -210,11 +229,10 @@ class KernelCollective(Collective):
         text: str,
         timeout: float,
         transfer: _core.Transfer,
-        arrays: Sequence[Any],
         failed: Callable[[str, BaseException], BaseException],
     ) -> None:
         super().__init__(text, timeout, True)
-        self._transfer, self._arrays, self._failed = transfer, arrays, failed
+        self._transfer, self._failed = transfer, failed
 
     @property
     def done(self) -> bool:
@@ -230,7 +248,6 @@ class KernelCollective(Collective):
                 self._transfer.wait(0.0)
             except (Error, ValueError) as error:
                 self._error = self._failed(self._text, error)
-        self._arrays = ()
         if self._error is not None:
             raise self._error
 
@@ -276,9 +293,7 @@ def views_of_parts(
     """A list of arrays, one for each rank, or an array that is split along its first axis. All are of one size."""
     if isinstance(given, (list, tuple)):
         if len(given) != size:
-            raise ValueError(
-                f"{what} must have {size} arrays, one for each rank, not {len(given)}"
-            )
+            raise ValueError(f"{what} must have {size} arrays, one for each rank, not {len(given)}")
         views = [
             view_of(each, f"{what}[{rank}]", written=written) for rank, each in enumerate(given)
         ]

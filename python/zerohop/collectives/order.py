@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from zerohop import _core
+from zerohop._world.advice import Advice
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Cause, EndedElsewhere, Ending, Mismatch
 from zerohop._world.failure_reports import LATE, LOST, MISMATCH, OTHER, described
@@ -234,20 +235,19 @@ class Order:
         self._ending.look()
         if isinstance(caught, PeerLost) and self._ending.cause is not None:  # it reported why
             caught = EndedElsewhere(self._lines.membership.rank, self._ending.cause)
-        cause, error = _diagnosis(caught, text, self._lines.membership.rank)
+        if isinstance(caught, Error):
+            caught = self._lines.membership.or_closed(caught)
+        rank, advice = self._lines.membership.rank, self._ending.advice
+        cause, error = _diagnosis(caught, text, rank, advice)
         self._ending.declare(cause)
         if self._calls.mine:  # else another thread uses the lines
             self._lines.ring_off()
         return error
 
 
-_ADVICE: dict[type[Error], str] = {
-    PeerLost: "; state() shows which ranks are left, and shrink() makes a World of them",
-    TransferTimeout: "; give a longer timeout= if it takes longer",
-}
-
-
-def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, BaseException]:
+def _diagnosis(
+    caught: BaseException, text: str, rank: int, advice: Advice
+) -> tuple[Cause, BaseException]:
     """The cause for the other ranks, and the error for this one."""
     if isinstance(caught, EndedElsewhere):
         reported = caught.cause.error(text)
@@ -260,13 +260,12 @@ def _diagnosis(caught: BaseException, text: str, rank: int) -> tuple[Cause, Base
     if not isinstance(caught, Error):
         failed = f"rank {rank} failed in {text}: {described(caught)}"
         return Cause(OTHER, failed), caught
-    kind = OTHER
+    kind, remedy = OTHER, ""
     if isinstance(caught, PeerLost):
-        kind = LOST
+        kind, remedy = LOST, f"; {advice.lost}"
     elif isinstance(caught, TransferTimeout):
-        kind = LATE
+        kind, remedy = LATE, f"; {advice.late}"
     found = f"{caught} (reported by rank {rank} in {text})"
-    advice = next((said for kind, said in _ADVICE.items() if isinstance(caught, kind)), "")
-    error = reworded(caught, f"{text}: {caught}{advice}")
+    error = reworded(caught, f"{text}: {caught}{remedy}")
     error.effect = "some"
     return Cause(kind, found), error

@@ -13,7 +13,7 @@ from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.gpu_group import view_of, views_of_parts
-from zerohop.collectives.reductions import Reduction, reduction
+from zerohop.collectives.reductions import Reduction, parse_reduction
 from zerohop.collectives.turn import Turn
 
 _NUMBERS = (int, float, complex, np.generic)
@@ -54,7 +54,7 @@ class ReductionCalls:
             if done is not None:
                 return done
         how = How(stream, timeout, wait)
-        return self._reduce(ALL_REDUCE, None, array, reduction(op, factor), out, how)
+        return self._reduce(ALL_REDUCE, None, array, parse_reduction(op, factor), out, how)
 
     def reduce(
         self,
@@ -70,7 +70,7 @@ class ReductionCalls:
     ) -> Any:
         """Combines the arrays of all ranks, on the root. Elsewhere `array` does not change, and a number gives None."""
         how = How(stream, timeout, wait)
-        return self._reduce(REDUCE, root, array, reduction(op, factor), out, how)
+        return self._reduce(REDUCE, root, array, parse_reduction(op, factor), out, how)
 
     def scan(
         self,
@@ -87,7 +87,7 @@ class ReductionCalls:
         if op == "avg":
             raise ValueError("scan has no avg: take the sum, and divide it by rank + 1")
         how = How(stream, timeout, wait)
-        return self._reduce(SCAN, None, array, reduction(op, factor), out, how)
+        return self._reduce(SCAN, None, array, parse_reduction(op, factor), out, how)
 
     def reduce_scatter(
         self,
@@ -102,7 +102,7 @@ class ReductionCalls:
         wait: bool = True,
     ) -> Any:
         """Combines part `i` of all ranks into `out` of rank `i`. Both are contiguous. counts: rows of each part."""
-        fold, desk = reduction(op, factor), self._desk
+        reduction, desk = parse_reduction(op, factor), self._desk
         if counts is None and desk.gpus.takes(out, parts):
             return desk.by_kernels(
                 REDUCE_SCATTER,
@@ -110,10 +110,10 @@ class ReductionCalls:
                 views_of_parts(parts, "parts", self.size),
                 [view_of(out, "out", written=True)],
                 How(stream, timeout, wait),
-                fold,
+                reduction,
             )
         if counts is None and stream is None and wait:
-            done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *fold)
+            done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *reduction)
             if done is not None:
                 return done
         sources, blocks = desk.parts(parts, "parts", counts)
@@ -127,32 +127,34 @@ class ReductionCalls:
             None,
             flats,
             How(stream, timeout, wait),
-            lambda turn: reductions.reduce_scatter(turn, target.whole(), blocks, fold),
+            lambda turn: reductions.reduce_scatter(turn, target.whole(), blocks, reduction),
             sum(block.nbytes for block in blocks),
-            fold,
+            reduction,
         )
 
     def _reduce(
-        self, kind: int, root: int | None, array: Any, fold: Reduction, out: Any, how: How
+        self, kind: int, root: int | None, array: Any, reduction: Reduction, out: Any, how: How
     ) -> Any:
         if isinstance(array, _NUMBERS):
-            return self._reduce_number(kind, root, array, fold, out, how)
+            return self._reduce_number(kind, root, array, reduction, out, how)
         if how.stream is None and how.wait:
-            done = self._desk.at_once(kind, root, out, array, how.timeout, *fold)
+            done = self._desk.at_once(kind, root, out, array, how.timeout, *reduction)
             if done is not None:
                 return done
         desk = self._desk
         root = None if root is None else desk.rank(root)
         has_result = root in (None, self.rank)
         if desk.gpus.takes(array, out if has_result else None):
-            source = view_of(array, "array", written=has_result and out is None)
-            result = source if out is None else view_of(out, "out", written=True)
+            view = view_of(array, "array", written=has_result and out is None)
+            into = view if out is None else view_of(out, "out", written=True)
             return desk.by_kernels(
-                kind, root, [source], [result] if has_result else [], how, fold
+                kind, root, [view], [into] if has_result else [], how, reduction
             )
         in_place = has_result and out is None
-        source = _Packed(array, "array", written=in_place)
-        target = source if out is None or not has_result else _Packed(out, "out", written=True)
+        source = _ContiguousCopy(array, "array", written=in_place)
+        target = (
+            source if out is None or not has_result else _ContiguousCopy(out, "out", written=True)
+        )
         flat = desk.flat(source.array, "array", writable=in_place)
         result = flat
         if out is not None and has_result:
@@ -161,15 +163,15 @@ class ReductionCalls:
         call = _CALLS[kind]
 
         def body(turn: Turn) -> None:
-            call(turn, result.whole() if has_result else None, flat.whole(), fold)
+            call(turn, result.whole() if has_result else None, flat.whole(), reduction)
             if has_result:
                 target.unpack()
 
         flats = [flat] if result is flat else [flat, result]
-        return desk.start(KINDS[kind], root, flats, how, body, flat.nbytes, fold)
+        return desk.start(KINDS[kind], root, flats, how, body, flat.nbytes, reduction)
 
     def _reduce_number(
-        self, kind: int, root: int | None, number: Any, fold: Reduction, out: Any, how: How
+        self, kind: int, root: int | None, number: Any, reduction: Reduction, out: Any, how: How
     ) -> Any:
         if out is not None or not how.wait:
             raise ValueError("the call returns the result of a number: without out= and wait=False")
@@ -178,7 +180,7 @@ class ReductionCalls:
             array = np.array(number, np.int64 if plain else None)
         except OverflowError:
             raise ValueError(f"{number} does not fit int64: pass a float, or an array") from None
-        self._reduce(kind, root, array, fold, None, how)
+        self._reduce(kind, root, array, reduction, None, how)
         if root not in (None, self.rank):
             return None
         return array[()] if isinstance(number, np.generic) else array.item()
@@ -198,8 +200,8 @@ def _check_pair(result: Flat, flat: Flat) -> None:
         check_apart([result.whole()], [flat.whole()])
 
 
-class _Packed:
-    """An array, or a packed copy of one of a host with gaps."""
+class _ContiguousCopy:
+    """An array, or a contiguous copy of one of a host that is not contiguous."""
 
     def __init__(self, given: Any, what: str, *, written: bool) -> None:
         self._given, self.array = given, given

@@ -46,7 +46,7 @@ class Reduction(NamedTuple):
         turn.copy(target, out)
 
 
-def reduction(op: str, factor: float | None) -> Reduction:
+def parse_reduction(op: str, factor: float | None) -> Reduction:
     """Raises ValueError, TypeError."""
     if not isinstance(op, str):
         raise TypeError(f"op must be the name of an operation, not {op!r}: one of {_NAMES}")
@@ -69,13 +69,13 @@ def _copied(turn: Turn, target: Block, source: Block) -> Block:
     return target
 
 
-def all_reduce(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
+def all_reduce(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
     """Small arrays go to all ranks, each of which reduces all. Of large ones each rank reduces a part."""
     everyone = range(turn.size)
     if _is_one_shot(turn.size, block.nbytes):
-        _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, fold)
+        _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, reduction)
     else:
-        _by_slices(turn, out, block, fold, everyone)
+        _by_slices(turn, out, block, reduction, everyone)
 
 
 def _is_one_shot(size: int, nbytes: int) -> bool:
@@ -83,42 +83,42 @@ def _is_one_shot(size: int, nbytes: int) -> bool:
     return size <= FEW and nbytes <= EAGER and (size - 1) * nbytes <= 2 * EAGER
 
 
-def reduce(turn: Turn, out: Block | None, block: Block, fold: Reduction) -> None:
+def reduce(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
     """out: on the root."""
     if turn.size > FEW or block.nbytes > EAGER:
-        _by_slices(turn, out, block, fold, [turn.root])
+        _by_slices(turn, out, block, reduction, [turn.root])
     elif turn.rank == turn.root:
-        _direct(turn, {}, turn.others, block, out, fold)
+        _direct(turn, {}, turn.others, block, out, reduction)
     else:
-        _direct(turn, {turn.root: block}, [], block, None, fold)
+        _direct(turn, {turn.root: block}, [], block, None, reduction)
 
 
-def scan(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
+def scan(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
     """Rank r gets the reduction of ranks 0 to r (MPI_Scan)."""
     if turn.size > FEW or block.nbytes > EAGER:
-        _by_slices(turn, out, block, fold, range(turn.size), prefixes=True)
+        _by_slices(turn, out, block, reduction, range(turn.size), prefixes=True)
     else:
         later = dict.fromkeys(range(turn.rank + 1, turn.size), block)
-        _direct(turn, later, range(turn.rank), block, out, fold)
+        _direct(turn, later, range(turn.rank), block, out, reduction)
 
 
-def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], fold: Reduction) -> None:
+def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], reduction: Reduction) -> None:
     """parts: by rank; each rank reduces its own."""
     rank, others = turn.rank, turn.others
     if turn.size <= FEW and max(part.nbytes for part in parts) <= EAGER:
         sends = {other: parts[other] for other in others}
-        _direct(turn, sends, others, parts[rank], out, fold)
+        _direct(turn, sends, others, parts[rank], out, reduction)
         return
     step = max(EAGER, PIECE // (turn.size - 1) // 16 * 16) if others else PIECE
     cuts = [part.pieces(step) for part in parts]
     results = out.pieces(step)
-    room = turn.copier.room(len(others) * max(each.nbytes for each in results), out)
+    scratch = turn.copier.kept_scratch(len(others) * max(each.nbytes for each in results), out)
     for number in range(max(map(len, cuts))):
         sends = {other: cuts[other][number] for other in others if number < len(cuts[other])}
         sources, slots = [], dict[int, Block]()
         if number < len(results):
             sources = others
-            slots = _cut(room, sources, results[number].nbytes)
+            slots = _cut(scratch, sources, results[number].nbytes)
         turn.exchange(
             [
                 turn.move(other, each, whole=parts[other].nbytes, part=number)
@@ -131,7 +131,7 @@ def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], fold: Reducti
         )
         if number < len(results):
             slots[rank] = cuts[rank][number]
-            fold.into(turn, results[number], [slots[each] for each in sorted(slots)])
+            reduction.into(turn, results[number], [slots[each] for each in sorted(slots)])
 
 
 def _direct(
@@ -140,25 +140,25 @@ def _direct(
     sources: Iterable[int],
     own: Block,
     out: Block | None,
-    fold: Reduction,
+    reduction: Reduction,
 ) -> None:
     """In one step. As in cpp/bindings/collective_plan.cpp: other ranks may take that path for the same call."""
     sources = list(sources)
-    slots = _cut(turn.copier.room(len(sources) * own.nbytes, own), sources, own.nbytes)
+    slots = _cut(turn.copier.kept_scratch(len(sources) * own.nbytes, own), sources, own.nbytes)
     turn.exchange(
         [turn.move(rank, block, part=turn.rank) for rank, block in sends.items()],
         [turn.move(rank, block, part=rank) for rank, block in slots.items()],
     )
     if out is not None:
         slots[turn.rank] = own
-        fold.into(turn, out, [slots[rank] for rank in sorted(slots)])
+        reduction.into(turn, out, [slots[rank] for rank in sorted(slots)])
 
 
 def _by_slices(
     turn: Turn,
     out: Block | None,
     block: Block,
-    fold: Reduction,
+    reduction: Reduction,
     targets: Sequence[int],
     *,
     prefixes: bool = False,
@@ -175,7 +175,7 @@ def _by_slices(
     outs = out.pieces(step) if out is not None else []
     longest = _slices(pieces[0], size)[0].nbytes
     made = len(targets) if prefixes else 1
-    room = turn.copier.room((made + len(others)) * longest, block)
+    scratch = turn.copier.kept_scratch((made + len(others)) * longest, block)
     ready: dict[int, Block] = {}  # results of the piece before, by target
     into: list[Block] = []  # slices of that piece in `out`
     for number in range(len(pieces) + 1):
@@ -194,7 +194,7 @@ def _by_slices(
             return
         slices = _slices(pieces[number], size)
         own = slices[rank]
-        slots = _cut(_after(room, made * longest), others, own.nbytes)
+        slots = _cut(_after(scratch, made * longest), others, own.nbytes)
         sends += [turn.move(each, slices[each], whole=whole, part=part) for each in others]
         receives += [turn.move(each, slots[each], whole=whole, part=part) for each in others]
         turn.exchange(sends, receives)
@@ -202,13 +202,13 @@ def _by_slices(
         slots[rank] = own
         sources = [slots[each] for each in range(size)]
         if prefixes:
-            ready = _cut(room, targets, own.nbytes)
+            ready = _cut(scratch, targets, own.nbytes)
             for target in targets:
-                fold.into(turn, ready[target], sources[: target + 1])
+                reduction.into(turn, ready[target], sources[: target + 1])
             turn.copy(into[rank], ready[rank])
         else:
-            result = into[rank] if into and into[rank].on_host else _begin(room, own.nbytes)
-            fold.into(turn, result, sources)
+            result = into[rank] if into and into[rank].on_host else _begin(scratch, own.nbytes)
+            reduction.into(turn, result, sources)
             if into:
                 turn.copy(into[rank], result)
             ready = dict.fromkeys(targets, result)
@@ -225,17 +225,17 @@ def _slices(block: Block, size: int) -> list[Block]:
     return slices
 
 
-def _cut(room: Block, ranks: Sequence[int], nbytes: int) -> dict[int, Block]:
-    """So many bytes of the room for each rank."""
+def _cut(scratch: Block, ranks: Sequence[int], nbytes: int) -> dict[int, Block]:
+    """So many bytes of the scratch memory for each rank."""
     return {
-        rank: Block(room.flat, room.begin + number * nbytes, nbytes)
+        rank: Block(scratch.flat, scratch.begin + number * nbytes, nbytes)
         for number, rank in enumerate(ranks)
     }
 
 
-def _begin(room: Block, nbytes: int) -> Block:
-    return Block(room.flat, room.begin, nbytes)
+def _begin(scratch: Block, nbytes: int) -> Block:
+    return Block(scratch.flat, scratch.begin, nbytes)
 
 
-def _after(room: Block, nbytes: int) -> Block:
-    return Block(room.flat, room.begin + nbytes, room.nbytes - nbytes)
+def _after(scratch: Block, nbytes: int) -> Block:
+    return Block(scratch.flat, scratch.begin + nbytes, scratch.nbytes - nbytes)

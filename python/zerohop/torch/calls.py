@@ -10,14 +10,22 @@ from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
+from zerohop.torch.any_source import GOODBYE, AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
 from zerohop.torch.reduce_ops import reduction
-from zerohop.torch.tensors import only, read, written
-from zerohop.torch.works import CollectiveWork, MessageWork, Work, Works, named
+from zerohop.torch.tensors import follow_current_stream, only, read, reduced, written
+from zerohop.torch.works import (
+    CollectiveWork,
+    MessageWork,
+    StreamWork,
+    Work,
+    Works,
+    named,
+    of_message,
+)
 from zerohop.world import World
 
 _MOST_TAG = 2**31 - 1  # PyTorch uses a C++ int
-_GOODBYE = 2**32 - 1  # a tag that programs cannot use
 
 
 class Calls:
@@ -25,6 +33,8 @@ class Calls:
 
     def __init__(self, world: World, seconds: float) -> None:
         self._world, self.seconds = world, seconds
+        self._stream: Any = None  # of calls that kernels carry out beside the current stream
+        self.any_source = AnySource(world)
 
     # --- all ranks ---
 
@@ -50,7 +60,10 @@ class Calls:
             tensors = only(outputs, "gather")
             parts = [written(each) for each in tensors]
         return self._start(
-            opts, tensors, lambda **how: self._world.gather(parts, array, root, **how)
+            opts,
+            tensors,
+            lambda **how: self._world.gather(parts, array, root, **how),
+            given=[array],
         )
 
     def allgather(self, outputs: Sequence[Sequence[Any]], inputs: Sequence[Any], opts: Any) -> Work:
@@ -116,7 +129,7 @@ class Calls:
     # --- reductions ---
 
     def allreduce(self, tensors: Sequence[Any], opts: Any) -> Work:
-        array, how = written(only(tensors, "all_reduce")), reduction(opts.reduceOp)
+        array, how = reduced(only(tensors, "all_reduce")), reduction(opts.reduceOp)
         return self._start(
             opts, tensors, lambda **more: self._world.all_reduce(array, **how, **more)
         )
@@ -126,7 +139,7 @@ class Calls:
 
     def reduce(self, tensors: Sequence[Any], opts: Any) -> Work:
         tensor, root, how = only(tensors, "reduce"), opts.rootRank, reduction(opts.reduceOp)
-        array = written(tensor) if root == self._world.rank else read(tensor)
+        array = reduced(tensor) if root == self._world.rank else read(tensor)
         return self._start(
             opts, tensors, lambda **more: self._world.reduce(array, root, **how, **more)
         )
@@ -160,14 +173,47 @@ class Calls:
         return self._start(opts, [], lambda **how: world.all_gather(out, own, **how), "barrier")
 
     def _start(
-        self, opts: Any, outputs: Sequence[Any], call: Callable[..., Collective], what: str = ""
+        self,
+        opts: Any,
+        outputs: Sequence[Any],
+        call: Callable[..., Collective],
+        what: str = "",
+        given: Sequence[Any] = (),
     ) -> Work:
-        """Runs it in this thread if the program waits anyway."""
-        given = opts.timeout.total_seconds()  # negative: none
-        seconds = given if given > 0 else self.seconds
+        """Runs it in this thread if the program waits anyway. given: input tensors, where there may be no output."""
+        timeout = opts.timeout.total_seconds()  # negative: none
+        seconds = timeout if timeout > 0 else self.seconds
         wait = not getattr(opts, "asyncOp", True)
+        on_gpu = next((each for each in (*outputs, *given) if each.is_cuda), None)
+        if on_gpu is not None:
+            if self._world.has_gpu_kernels:
+                return self._enqueue(
+                    on_gpu.device, (*outputs, *given), outputs, call, seconds, wait
+                )
+            follow_current_stream(on_gpu)
         collective = named(what, lambda: call(timeout=seconds, wait=wait))
         return CollectiveWork(collective, outputs, seconds, what)
+
+    def _enqueue(
+        self,
+        device: Any,
+        tensors: Sequence[Any],
+        outputs: Sequence[Any],
+        call: Callable[..., Collective],
+        seconds: float,
+        wait: bool,
+    ) -> Work:
+        """A call that kernels carry out: in the current stream, or beside it, so that other work overlaps."""
+        current = torch.cuda.current_stream(device)
+        if wait:
+            return StreamWork(call(timeout=seconds, stream=current), outputs, seconds)
+        if self._stream is None:
+            self._stream = torch.cuda.Stream(device)
+        self._stream.wait_stream(current)
+        collective = call(timeout=seconds, stream=self._stream)
+        for tensor in tensors:
+            tensor.record_stream(self._stream)
+        return StreamWork(collective, outputs, seconds, self._stream, self._stream.record_event())
 
     # Names before PyTorch 2.13.
     _allgather_base = all_gather_single
@@ -179,25 +225,36 @@ class Calls:
     # --- two ranks ---
 
     def send(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
-        array = read(only(tensors, "send"))
+        array = follow_current_stream(read(only(tensors, "send")))
         text = f"send to rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = named(text, lambda: peer.send(array, tag))
+        transfer = of_message(text, lambda: peer.send(array, tag))
         return MessageWork(text, rank, transfer, [], self.seconds)
 
     def recv(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
-        array = written(only(tensors, "recv"))
+        array = follow_current_stream(written(only(tensors, "recv")))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = named(text, lambda: peer.recv(array, tag))
+        transfer = of_message(text, lambda: self.any_source.receive(peer, rank, array, tag))
         return MessageWork(text, rank, transfer, tensors, self.seconds, array.nbytes)
 
+    def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
+        """Receives from the rank whose message comes first."""
+        tensor = only(tensors, "recv")
+        array = follow_current_stream(written(tensor))
+        text = f"recv from any rank of {self._world.name!r}, tag {tag}"
+        _check_tag(text, tag)
+        if self._world.size == 1:
+            raise ValueError(f"{text}: the group has no other rank")
+        work = AnySourceWork(self.any_source, text, tensor, array, tag, self.seconds)
+        self.any_source.post(work)
+        return work
+
     def _peer(self, text: str, rank: int, tag: int) -> Any:
-        if not 0 <= tag <= _MOST_TAG:
-            raise ValueError(f"{text}: tags go from 0 to 2**31 - 1")
+        _check_tag(text, tag)
         if rank == self._world.rank:
             raise ValueError(f"{text}: this is the rank itself; copy the tensor")
-        return named(text, lambda: self._world.peer(rank, self.seconds))
+        return of_message(text, lambda: self._world.peer(rank, self.seconds))
 
     def say_goodbye(self, seconds: float) -> None:
         """Returns when the ranks that this one has met leave, too, or are lost, or on timeout.
@@ -209,12 +266,12 @@ class Calls:
         for rank in self._world.connected():
             with suppress(Error):
                 peer = self._world.peer(rank)
-                words += [peer.send(nothing, _GOODBYE), peer.recv(nothing, _GOODBYE)]
+                words += [peer.send(nothing, GOODBYE), peer.recv(nothing, GOODBYE)]
         for word in words:
             with suppress(Error):
                 word.wait(deadline.left)
 
-    def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
-        raise NotImplementedError(
-            "zerohop receives only from a named rank: use recv(tensor, src=...), or a second group with gloo"
-        )
+
+def _check_tag(text: str, tag: int) -> None:
+    if not 0 <= tag <= _MOST_TAG:
+        raise ValueError(f"{text}: tags go from 0 to 2**31 - 1")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
+from zerohop.torch.advice import ADVICE
 from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.world import World
@@ -70,7 +71,8 @@ def create(backends: Mapping[str, str], options: Any, _: Any = None) -> ProcessG
         name += f" (whose rank 0 and so on are global ranks {shown})"
     seconds = options.timeout.total_seconds()
     store = dist.PrefixStore(f"zerohop/{number}", store)
-    return ProcessGroup(World(store, rank, size, name=name, timeout=seconds), seconds, beside)
+    world = GroupWorld(store, rank, size, name=name, timeout=seconds)
+    return ProcessGroup(world, seconds, beside, options)
 
 
 def _others(backends: Mapping[str, str], options: Any) -> Any:
@@ -134,12 +136,18 @@ def _type_of(args: Any) -> str | None:
     return None
 
 
+class GroupWorld(World):
+    """A World whose messages advise what a program of torch.distributed can do."""
+
+    _advice = ADVICE
+
+
 class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     """Made by ``init_process_group`` and ``new_group``. ``world``: the World of its ranks, whose collectives belong to the group."""
 
-    def __init__(self, world: World, seconds: float, beside: Beside) -> None:
+    def __init__(self, world: World, seconds: float, beside: Beside, made_with: Any) -> None:
         super().__init__(world.rank, world.size)
-        self.world = world
+        self.world, self._made_with = world, made_with
         self._calls, self._beside = Calls(world, seconds), beside
         self._name = self._description = ""
 
@@ -195,7 +203,57 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             return self
         return self._beside.group._get_backend(device)
 
-    supports_splitting = supports_coalescing = supports_time_estimate = False
+    supports_coalescing = supports_time_estimate = False
+
+    # --- split_group: PyTorch allows it on hosts with GPUs, after init_process_group(device_id=...) ---
+
+    supports_splitting = hasattr(
+        dist.ProcessGroup, "split_group"
+    )  # an earlier PyTorch has it for NCCL only
+    options = None  # of the backend; PyTorch passes a copy to split_group()
+
+    def eager_connect_single_device(self, device: Any) -> None:
+        self.bound_device_id = device
+
+    def split_group(
+        self,
+        new_ranks: Sequence[int],
+        timeout: timedelta | None = None,
+        opts: Any = None,
+        group_name: str | None = None,
+        group_desc: str | None = None,
+        device_types: Sequence[Any] | None = None,
+    ) -> ProcessGroup | None:
+        """A group of those ranks of this one, in ascending order; None on other ranks. Only the members wait for each other."""
+        ranks, mine = sorted(new_ranks), self._made_with
+        if self.world.rank not in ranks:
+            return None
+        options = c10d._DistributedBackendOptions()
+        options.store = dist.PrefixStore(f"{group_name}/", mine.store)
+        options.group_rank, options.group_size = ranks.index(self.world.rank), len(ranks)
+        options.timeout = timeout or mine.timeout
+        options.group_id = group_name
+        above = list(mine.global_ranks_in_group)
+        options.global_ranks_in_group = [above[rank] for rank in ranks] if above else ranks
+        kept = None if device_types is None else {device.type for device in device_types}
+        backends = {
+            device: name
+            for device, name in self._beside.backends.items()
+            if kept is None or device in kept
+        }
+        group = create(backends, options)
+        group._set_group_name(options.group_id)
+        group._set_group_desc(group_desc or f"{self._description}:split")
+        return group
+
+    def get_group_store(self) -> Any:
+        return self._made_with.store
+
+    def perform_nocolor_split(self, device: Any) -> None:
+        """What ranks outside a new group would have to do for it."""
+
+    def _set_sequence_number_for_group(self) -> None:
+        """A World numbers its calls itself."""
 
     # PyTorch keeps both names in backends, which a Python group lacks.
 
@@ -233,11 +291,13 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         if not self.world.endpoint.closed:
             self._calls.say_goodbye(min(_left_for_goodbye(), self._calls.seconds))
         self.world.close(min(_LEAVE, self._calls.seconds))
+        self._calls.any_source.close()
 
     def abort(self) -> None:
         if self._beside.group is not None:
             self._beside.group.abort()
         self.world.close(0.0)
+        self._calls.any_source.close()
 
     def __repr__(self) -> str:
         return f"<zerohop.torch.ProcessGroup of {self.world!r}>"

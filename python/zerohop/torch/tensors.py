@@ -18,26 +18,27 @@ def only(tensors: Sequence[Any], what: str) -> Any:
 def read(tensor: Any) -> Any:
     """The tensor to send, or a copy of it if it has gaps."""
     _check(tensor)
-    made = tensor.detach().resolve_conj().resolve_neg().contiguous()
-    _follow_current_stream(made)
-    return made
+    return tensor.detach().resolve_conj().resolve_neg().contiguous()
 
 
-def written(tensor: Any) -> Any:
-    """The memory of an output tensor. Raises ValueError."""
+def reduced(tensor: Any) -> Any:
+    """The memory of a tensor that a reduction changes in place; one of a host may have gaps. Raises ValueError."""
+    return written(tensor, gaps=tensor.device.type == "cpu")
+
+
+def written(tensor: Any, *, gaps: bool = False) -> Any:
+    """The memory of an output tensor. gaps: whether it may have gaps. Raises ValueError."""
     _check(tensor)
     if tensor.is_conj() or tensor.is_neg():
         raise ValueError(
             "an output tensor is a conjugate or negative view of another one: write to that, or to a copy"
         )
-    if not tensor.is_contiguous():
+    if not gaps and not tensor.is_contiguous():
         raise ValueError(
             f"an output tensor of shape {tuple(tensor.shape)} and strides {tensor.stride()} is not contiguous: write "
             "to a contiguous one, and copy from that"
         )
-    made = tensor.detach()
-    _follow_current_stream(made)
-    return made
+    return tensor.detach()
 
 
 def _check(tensor: Any) -> None:
@@ -47,10 +48,11 @@ def _check(tensor: Any) -> None:
         )
 
 
-def _follow_current_stream(tensor: Any) -> None:
+def follow_current_stream(tensor: Any) -> Any:
     """Makes the default stream wait for the current one: transfers start after earlier work in the default stream."""
     if tensor.is_cuda:
         current = torch.cuda.current_stream(tensor.device)
         default = torch.cuda.default_stream(tensor.device)
         if current != default:
             default.wait_stream(current)
+    return tensor

@@ -10,7 +10,8 @@ from typing import Any
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
-from zerohop.errors import Error, reworded
+from zerohop.errors import Error, PeerLost, reworded
+from zerohop.torch.advice import advised
 from zerohop.torch.foreign import c10d, torch
 
 
@@ -89,6 +90,14 @@ def named(what: str, call: Callable[[], Any]) -> Any:
         raise ValueError(f"{what}: {error}") from None
 
 
+def of_message(text: str, call: Callable[[], Any]) -> Any:
+    """The same for a send or recv, whose PeerLost then advises what to do."""
+    try:
+        return named(text, call)
+    except PeerLost as error:
+        raise advised(error) from None
+
+
 class CollectiveWork(Work):
     """what: prefix of its messages."""
 
@@ -107,6 +116,51 @@ class CollectiveWork(Work):
     def _wait_to_the_end(self) -> None:
         self._collective.join()  # ends by the bounds of earlier calls and its own
         self._join(0.0)
+
+
+class StreamWork(Work):
+    """A call that kernels carry out. Waiting orders the current stream behind it, and does not block the CPU, as with NCCL.
+
+    stream, event: where it runs, and its end there; None: in the stream that was current. A failure is raised by a wait once it is
+    known, by the next call, and reported as a warning.
+    """
+
+    def __init__(
+        self,
+        collective: Collective,
+        outputs: Sequence[Any],
+        seconds: float,
+        stream: Any = None,
+        event: Any = None,
+    ) -> None:
+        super().__init__(outputs, seconds)
+        self._collective, self._stream, self._event = collective, stream, event
+
+    def is_completed(self) -> bool:
+        return self._collective.done
+
+    def _join(self, seconds: float) -> None:
+        """With a timeout it does block."""
+        self._collective.wait(seconds)
+        self._wait_to_the_end()
+
+    def _wait_to_the_end(self) -> None:
+        if self._collective.done:
+            self._collective.wait()
+        if self._event is not None:
+            torch.cuda.current_stream(self._stream.device).wait_event(self._event)
+
+    def block_current_stream(self) -> None:
+        self._wait_to_the_end()
+
+    def get_future(self) -> Any:
+        """A future that is done at once: its callbacks and waiters are ordered behind the call, in their streams."""
+        future = torch.futures.Future(
+            devices=list({tensor.device for tensor in self._outputs if tensor.is_cuda})
+        )
+        with torch.cuda.stream(self._stream):
+            future.set_result(self._outputs)
+        return future
 
 
 class MessageWork(Work):
@@ -128,7 +182,7 @@ class MessageWork(Work):
         return self._transfer.done
 
     def _join(self, seconds: float) -> None:
-        nbytes = named(self._text, lambda: self._transfer.wait(seconds))
+        nbytes = of_message(self._text, lambda: self._transfer.wait(seconds))
         if self._expected is not None and nbytes != self._expected:
             raise ValueError(
                 f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}; it contains them"
