@@ -1,8 +1,8 @@
 // A collective among GPUs that reach each other's memory: the arguments of its kernel, and the
 // arena of each rank, through which blocks go. Included by host code and by kernels.
 //
-// There are two ways. Packets: every 16 bytes that a rank stores into another's arena carry 8 bytes
-// of the block and a tag, so the data is its own notification (NCCL calls that LL). Chunks: a block
+// There are two ways. Packets: in every 8 bytes that a rank stores into another's arena half are of
+// the block, and half are a tag, so the data is its own notification (NCCL calls that LL). Chunks: a block
 // of threads stores part of a block, and then a flag. Each block of threads counts its own packets
 // and chunks in its rank's arena. So a launch has no number of its own, and a CUDA graph may repeat
 // it.
@@ -52,8 +52,9 @@ struct GroupArena {
   };
   // Another rank's latest call, as its block 0 began it.
   struct Call {
-    std::uint64_t number;
-    std::uint64_t code;  // GroupCall::code
+    std::uint32_t number;
+    std::uint32_t hash;  // and the next: as in its GroupCall
+    std::uint64_t code;
   };
   static constexpr std::uint64_t kBroken = 0;  // 32 bits: a call has failed, so all later ones do
   static constexpr std::uint64_t kCalls = 128;

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 import torch
 import zerohop as zh
+from typing_extensions import Self
 from zerohop import _core
 from zerohop.collectives.reductions import OPS
-from typing_extensions import Self
 from zerohop.local import Link, RankFailed, Ranks
 
 # Streams that share a hardware channel would wait for each other: more of them, before CUDA starts.

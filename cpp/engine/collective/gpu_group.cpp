@@ -1,7 +1,10 @@
 #include "engine/collective/gpu_group.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -90,6 +93,11 @@ void GpuGroup::meet(std::uint32_t rank, const std::shared_ptr<Peer>& peer,
       peer->kernels().mapped({.local = &arena_, .remote = &arena}, Hearers::cpu, timeout);
   if (!reach.puts) throw RouteUnavailable("the memory of another rank's group cannot be written");
   addresses_.arenas[rank] = reach.remote;
+  // A driver call that frees memory waits for the kernel of one rank, and the launch of the other
+  // would wait for that call.
+  if (peer->identity().pid == static_cast<std::uint32_t>(::getpid())) {
+    waits_ = std::make_unique<const gpu::KernelsWait>();
+  }
   Member& member = members_.at(rank);
   member.peer = peer;
   member.kept = std::move(reach.kept);

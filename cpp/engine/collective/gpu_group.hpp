@@ -89,8 +89,9 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   const std::shared_ptr<const Registration> registration_;  // of the arena
   std::shared_ptr<gpu::Group> group_;
   std::shared_ptr<const Route> route_;
-  gpu::GroupCall addresses_;     // of the arenas
-  std::vector<Member> members_;  // by rank
+  gpu::GroupCall addresses_;                       // of the arenas
+  std::unique_ptr<const gpu::KernelsWait> waits_;  // while ranks of this process are members
+  std::vector<Member> members_;                    // by rank
   std::atomic<std::uint32_t> pending_{0};
   std::atomic<bool> polled_{false};
   std::atomic<std::uint32_t> lost_{kNone};                 // the first rank that was lost

@@ -10,12 +10,19 @@
 
 namespace zerohop::gpu {
 
+// 8 bytes of a block, with a tag in each half. Each half arrives as a whole, over any link.
 struct Packet {
-  u64 data;
-  u64 tag;
+  u64 low, high;
+
+  static __device__ Packet of(u64 data, u32 number, u32 hash) {
+    return {(data & 0xffffffffu) | u64{number} << 32, data >> 32 | u64{number ^ hash} << 32};
+  }
+  __device__ bool is_of(u32 number, u32 hash) const {
+    return low >> 32 == number && high >> 32 == (number ^ hash);
+  }
+  __device__ u64 data() const { return (low & 0xffffffffu) | high << 32; }
 };
 
-// As a whole (PTX ISA: .b128 with .relaxed is a single access).
 __device__ inline void store_packet(u64 at, const Packet& packet) {
   asm volatile(
       "{\n"
@@ -23,7 +30,7 @@ __device__ inline void store_packet(u64 at, const Packet& packet) {
       "  mov.b128 whole, {%1, %2};\n"
       "  st.relaxed.sys.global.b128 [%0], whole;\n"
       "}" ::"l"(at),
-      "l"(packet.data), "l"(packet.tag)
+      "l"(packet.low), "l"(packet.high)
       : "memory");
 }
 __device__ inline Packet load_packet(u64 at) {
@@ -34,7 +41,7 @@ __device__ inline Packet load_packet(u64 at) {
       "  ld.relaxed.sys.global.b128 whole, [%2];\n"
       "  mov.b128 {%0, %1}, whole;\n"
       "}"
-      : "=l"(packet.data), "=l"(packet.tag)
+      : "=l"(packet.low), "=l"(packet.high)
       : "l"(at)
       : "memory");
   return packet;
@@ -49,35 +56,32 @@ class Patience {
 
   // Called after each fruitless look at what `rank` sends. False: give up.
   __device__ bool goes_on(u32 rank) { return ++looks_ % kLooks != 0 || look_around(rank); }
-  // That rank has made another call.
-  __device__ void differs(u32 rank) {
-    fail(GroupEnd::differs, rank, load_packet(own() + GroupArena::call(rank)).tag);
-  }
 
  private:
   static constexpr u32 kLooks = 64;
 
   // Records that this call failed, and makes all later ones fail at once.
-  __device__ void fail(GroupEnd::What what, u32 rank, u64 other) {
+  __device__ bool fail(GroupEnd::What what, u32 rank, u64 other) {
     store_packet(call_.end, Packet{what | u64{rank} << 32, other});
     put_word(own() + GroupArena::kBroken, u32{1});
+    return false;
   }
   __device__ u64 own() const { return call_.arenas[call_.rank]; }
+
+  // False: give up. Block 0 alone compares the calls: it knows this one's number.
   __device__ bool look_around(u32 rank) {
     if (glance(own() + GroupArena::kBroken) != 0) return false;  // another block has given up
-    const Packet call = load_packet(own() + GroupArena::call(rank));
-    const u64 number = glance(own() + GroupArena::counts(0) + 8);
-    if (blockIdx.x == 0 && call.data == number + 1 && call.tag != call_.code) {
-      fail(GroupEnd::differs, rank, call.tag);
-      return false;
+    const u64 place = own() + GroupArena::call(rank);
+    const Note theirs = acquire_note(place);
+    const u64 code = glance_at_note(place + sizeof theirs);
+    const u32 number = glance(own() + GroupArena::counts(0) + 8) + 1;
+    const bool same_number = static_cast<u32>(theirs) == number;
+    if (blockIdx.x == 0 && same_number && theirs >> 32 != call_.hash) {
+      return fail(GroupEnd::differs, rank, code);
     }
-    if (glance(call_.cancelled) != 0) {
-      fail(GroupEnd::cancelled, rank, call.tag);
-      return false;
-    }
+    if (glance(call_.cancelled) != 0) return fail(GroupEnd::cancelled, rank, code);
     if (nanoseconds_now() - began_ < call_.nanoseconds) return true;
-    fail(GroupEnd::late, rank, call.data == number + 1 ? 0 : call.tag);
-    return false;
+    return fail(GroupEnd::late, rank, same_number ? 0 : code);
   }
 
   const GroupCall& call_;
@@ -92,7 +96,8 @@ __device__ inline u32 show(const GroupCall& call) {
   if (blockIdx.x != 0 || to >= call.size) return 0;
   const u32 number = glance(call.arenas[call.rank] + GroupArena::counts(0) + 8) + 1;
   if (to != call.rank) {
-    store_packet(call.arenas[to] + GroupArena::call(call.rank), Packet{number, call.code});
+    store_packet(call.arenas[to] + GroupArena::call(call.rank),
+                 Packet{number | u64{call.hash} << 32, call.code});
   }
   return number;
 }

@@ -199,11 +199,8 @@ class ChunkCall {
     for (;;) {
       const Note flag = acquire_note(flags + from * sizeof(u64));
       const auto ahead = static_cast<std::int32_t>(static_cast<u32>(flag) - number);
-      if (ahead > 0 || (ahead == 0 && (!compares || flag >> 32 == call_.hash))) return true;
-      if (ahead == 0) {
-        patience_.differs(from);
-        return false;
-      }
+      const bool is_other = ahead == 0 && compares && flag >> 32 != call_.hash;
+      if (ahead >= 0 && !is_other) return true;
       if (!patience_.goes_on(from)) return false;
     }
   }

@@ -32,7 +32,6 @@ class PacketCall {
         patience_(call) {}
 
   __device__ void send() {
-    const u64 tag = number_ | u64{call_.hash} << 32;
     for (u32 turn = 1; turn < call_.size; ++turn) {
       const u32 to = (call_.rank + turn) % call_.size;
       const u64 from = call_.sends[to], length = from != 0 ? call_.lengths[to] : 0;
@@ -40,7 +39,7 @@ class PacketCall {
       for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
         const u64 at = i * 8;
         const u64 data = at < length ? load_eight(from + at, length - at) : 0;
-        store_packet(target + i * sizeof(Packet), Packet{data, tag});
+        store_packet(target + i * sizeof(Packet), Packet::of(data, number_, call_.hash));
       }
     }
   }
@@ -73,11 +72,9 @@ class PacketCall {
     const u64 at = call_.arenas[call_.rank] + arena_.packets(number_ % 2, rank);
     for (;;) {
       const Packet packet = load_packet(at + i * sizeof(Packet));
-      data = packet.data;
-      if (static_cast<u32>(packet.tag) == number_) {
-        if (packet.tag >> 32 == call_.hash) return true;
-        patience_.differs(rank);
-        return false;
+      if (packet.is_of(number_, call_.hash)) {
+        data = packet.data();
+        return true;
       }
       if (!patience_.goes_on(rank)) return false;
     }

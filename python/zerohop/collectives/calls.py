@@ -88,9 +88,7 @@ class CollectiveCalls:
         root = desk.rank(root)
         if stream is not None and counts is None and desk.gpus.takes(out):
             given = views_of_parts(parts, "parts", self.size) if self.rank == root else []
-            return desk.by_kernels(
-                SCATTER, root, given, [view_of(out, "out", written=True)], how
-            )
+            return desk.by_kernels(SCATTER, root, given, [view_of(out, "out", written=True)], how)
         target = desk.flat(out, "out", writable=True)
         flats, blocks = [target], list[Block]()
         if self.rank == root:

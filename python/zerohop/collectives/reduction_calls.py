@@ -35,6 +35,7 @@ class ReductionCalls:
     """
 
     rank: int
+    size: int
     _desk: Desk
 
     def all_reduce(
@@ -147,9 +148,7 @@ class ReductionCalls:
         if desk.gpus.takes(array, out if has_result else None):
             view = view_of(array, "array", written=has_result and out is None)
             into = view if out is None else view_of(out, "out", written=True)
-            return desk.by_kernels(
-                kind, root, [view], [into] if has_result else [], how, reduction
-            )
+            return desk.by_kernels(kind, root, [view], [into] if has_result else [], how, reduction)
         in_place = has_result and out is None
         source = _ContiguousCopy(array, "array", written=in_place)
         target = (
