@@ -150,7 +150,7 @@ std::string GpuGroup::why_failed() const {
 std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
                                          std::optional<driver::CudaStream> stream, double seconds) {
   check();
-  gpu::Group::Launch launch = plan(place_, arrays);
+  gpu::Group::Launch launch = plan(place_, arrays, GroupLimits(place_.size));
   std::copy_n(addresses_.arenas, place_.size, launch.call.arenas);
   launch.call.nanoseconds = static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
   auto waits = std::make_shared<const gpu::KernelsWait>();

@@ -13,18 +13,14 @@
 namespace zerohop::engine::collective {
 namespace {
 
-using gpu::GroupArena;
 using gpu::GroupCall;
 using gpu::GroupType;
-using gpu::kGroupBlocks;
 using gpu::kGroupThreads;
 
 constexpr std::array<std::string_view, kKinds> kKindNames{
     "broadcast", "scatter",    "gather",         "all_gather", "all_to_all", "send_recv",
     "reduce",    "all_reduce", "reduce_scatter", "scan",       "barrier"};
 
-// The smallest chunk that is worth a block of threads: its flags take as long as so many bytes.
-constexpr std::uint64_t kLeastChunk = std::uint64_t{32} << 10;
 constexpr std::uint64_t kGrain = 16;  // bytes, of chunks and of slices
 
 std::optional<GroupType> type_of(const DType& dtype) {
@@ -58,7 +54,8 @@ constexpr std::uint32_t bit(std::uint32_t rank) { return std::uint32_t{1} << ran
 
 class Planner {
  public:
-  Planner(const GroupPlace& place, const GroupArrays& arrays) : place_(place), arrays_(arrays) {
+  Planner(const GroupPlace& place, const GroupArrays& arrays, const GroupLimits& limits)
+      : place_(place), arrays_(arrays), limits_(limits) {
     call_.rank = place.rank;
     call_.size = place.size;
     call_.op = static_cast<std::uint32_t>(arrays.reduction.op);
@@ -183,7 +180,7 @@ class Planner {
 
   bool packets_hold(std::uint64_t nbytes) const {
     const bool fits = call_.op == 0 || arrays_.reduction.dtype.itemsize() <= sizeof(std::uint64_t);
-    return fits && nbytes <= GroupArena{place_.size}.packet_bytes();
+    return fits && nbytes <= limits_.packet_bytes;
   }
   bool goes_whole() const {
     return packets_hold(arrays_.nbytes * (place_.size - 1)) && packets_hold(arrays_.nbytes);
@@ -194,11 +191,11 @@ class Planner {
     gpu::Group::Launch launch{.call = call_};
     launch.by_packets = !sliced() && packets_hold(longest);
     if (launch.by_packets) {
-      launch.blocks = blocks_for(longest, kGroupThreads * sizeof(std::uint64_t), kGroupBlocks);
+      launch.blocks = blocks_for(longest, kGroupThreads * sizeof(std::uint64_t), limits_.blocks);
     } else {
-      launch.blocks = blocks_for(longest, kLeastChunk, kGroupBlocks);
-      launch.call.chunk = std::min(up((longest + launch.blocks - 1) / launch.blocks, kGrain),
-                                   GroupArena{place_.size}.chunk_bytes());
+      launch.blocks = blocks_for(longest, limits_.least_chunk, limits_.blocks);
+      launch.call.chunk =
+          std::min(up((longest + launch.blocks - 1) / launch.blocks, kGrain), limits_.chunk_bytes);
     }
     launch.call.hash = hash(launch);
     return launch;
@@ -218,6 +215,7 @@ class Planner {
 
   const GroupPlace place_;
   const GroupArrays& arrays_;
+  const GroupLimits& limits_;
   GroupCall call_;
 };
 
@@ -231,8 +229,9 @@ std::string why_no_kernel(Kind kind, const DType& dtype, Op op) {
   return kind == Kind::send_recv || kind == Kind::barrier ? "no kernel carries it out" : "";
 }
 
-gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays) {
-  return Planner(place, arrays).make();
+gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays,
+                        const GroupLimits& limits) {
+  return Planner(place, arrays, limits).make();
 }
 
 std::uint64_t to_code(const GroupArrays& arrays) {

@@ -29,8 +29,22 @@ struct GroupPlace {
 // Why kernels cannot carry it out; empty: they can.
 std::string why_no_kernel(Kind kind, const DType& dtype, Op op);
 
+// Which way blocks go, and in how many pieces; tests take smaller ones.
+struct GroupLimits {
+  std::uint64_t packet_bytes;  // of a block that goes by packets
+  // The smallest chunk that is worth a block of threads: its flags take as long as so many bytes.
+  std::uint64_t least_chunk = std::uint64_t{32} << 10;
+  std::uint64_t chunk_bytes;  // the largest
+  unsigned blocks = gpu::kGroupBlocks;
+
+  explicit GroupLimits(std::uint32_t size)
+      : packet_bytes(gpu::GroupArena{size}.packet_bytes()),
+        chunk_bytes(gpu::GroupArena{size}.chunk_bytes()) {}
+};
+
 // Without the arenas and the bound of waits.
-gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays);
+gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays,
+                        const GroupLimits& limits);
 
 // A call as 64 bits that say what it is, for the messages of other ranks.
 std::uint64_t to_code(const GroupArrays& arrays);

@@ -24,26 +24,11 @@ struct Packet {
 };
 
 __device__ inline void store_packet(u64 at, const Packet& packet) {
-  asm volatile(
-      "{\n"
-      "  .reg .b128 whole;\n"
-      "  mov.b128 whole, {%1, %2};\n"
-      "  st.relaxed.sys.global.b128 [%0], whole;\n"
-      "}" ::"l"(at),
-      "l"(packet.low), "l"(packet.high)
-      : "memory");
+  put_pair(at, packet.low, packet.high);
 }
 __device__ inline Packet load_packet(u64 at) {
   Packet packet;
-  asm volatile(
-      "{\n"
-      "  .reg .b128 whole;\n"
-      "  ld.relaxed.sys.global.b128 whole, [%2];\n"
-      "  mov.b128 {%0, %1}, whole;\n"
-      "}"
-      : "=l"(packet.low), "=l"(packet.high)
-      : "l"(at)
-      : "memory");
+  glance_at_pair(at, packet.low, packet.high);
   return packet;
 }
 
@@ -120,7 +105,7 @@ struct Sums {
   __device__ void load(const Bytes& bytes) {
     static_assert(sizeof bytes == kNbytes, "a whole number of elements");
     Stored stored[kCount];
-    memcpy(stored, &bytes, kNbytes);
+    memcpy(static_cast<void*>(stored), &bytes, kNbytes);
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) values[i] = Element::load(stored[i]);
   }
@@ -130,7 +115,7 @@ struct Sums {
 #pragma unroll
     for (u32 i = 0; i < kCount; ++i) stored[i] = Element::store(values[i]);
     Bytes bytes;
-    memcpy(&bytes, stored, kNbytes);
+    memcpy(static_cast<void*>(&bytes), stored, kNbytes);
     return bytes;
   }
 };
@@ -139,7 +124,7 @@ struct Sums {
 template <typename Element, typename Bytes>
 __device__ void combine_all(ReduceOp op, Sums<Element, sizeof(Bytes)>& sums, const Bytes& next) {
   typename Element::Stored stored[sums.kCount];
-  memcpy(stored, &next, sizeof next);
+  memcpy(static_cast<void*>(stored), &next, sizeof next);
   const auto by = [&](auto combined) {
 #pragma unroll
     for (u32 i = 0; i < sums.kCount; ++i) {

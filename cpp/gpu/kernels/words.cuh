@@ -8,15 +8,31 @@ namespace zerohop::gpu {
 
 using namespace device;
 
-__device__ inline void put_end(std::uint64_t word, const WaitEnd& end) {
+// 16 bytes in one access.
+__device__ inline void put_pair(u64 at, u64 first, u64 second) {
   asm volatile(
       "{\n"
       "  .reg .b128 whole;\n"
       "  mov.b128 whole, {%1, %2};\n"
       "  st.relaxed.sys.global.b128 [%0], whole;\n"
-      "}" ::"l"(word),
-      "l"(end.outcome), "l"(end.use)
+      "}" ::"l"(at),
+      "l"(first), "l"(second)
       : "memory");
+}
+__device__ inline void glance_at_pair(u64 at, u64& first, u64& second) {
+  asm volatile(
+      "{\n"
+      "  .reg .b128 whole;\n"
+      "  ld.relaxed.sys.global.b128 whole, [%2];\n"
+      "  mov.b128 {%0, %1}, whole;\n"
+      "}"
+      : "=l"(first), "=l"(second)
+      : "l"(at)
+      : "memory");
+}
+
+__device__ inline void put_end(std::uint64_t word, const WaitEnd& end) {
+  put_pair(word, end.outcome, end.use);
 }
 
 // For each tail, the number of finished blocks. 0 at load time, and each launch resets it to 0.

@@ -1,0 +1,21 @@
+// Takes the place of the header of the same name where kernels run on CPU threads.
+#pragma once
+
+#include "zerohop/words.cuh"
+
+namespace zerohop::gpu {
+
+using namespace device;
+
+// Each half is one access, as over the links that promise no more.
+inline void put_pair(u64 at, u64 first, u64 second) {
+  word_at<u64>(at + 8).store(second);
+  word_at<u64>(at).store(first);
+}
+inline void glance_at_pair(u64 at, u64& first, u64& second) {
+  std::this_thread::yield();  // as a rule it is polled
+  first = word_at<u64>(at).load();
+  second = word_at<u64>(at + 8).load();
+}
+
+}  // namespace zerohop::gpu
