@@ -188,10 +188,17 @@ Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
   const auto found = without_gil([&] {
     const Lines::Entered entered(*self.lines);
     if (!entered) throw Error("another thread of this rank exchanges over the same lines");
+    const Deadline pause = Deadline::after(Deadline::Seconds{slice});
     for (;;) {
       auto stop = self.exchange->run(Deadline::Seconds{slice}, last);
-      if (stop.news != Exchange::News::complete || !self.plan || !self.plan->next()) return stop;
+      if (stop.news != Exchange::News::complete || !self.plan) return stop;
+      if (!self.plan->next(self.exchange->receives())) {
+        self.exchange->end();
+        return stop;
+      }
       self.exchange->begin(self.plan->sends, self.plan->receives, /*of_all=*/true);
+      // A call of many steps stops now and then for signals, and its timeout.
+      if (pause.passed()) return Exchange::Outcome{.news = Exchange::News::quiet};
     }
   });
   if (found.news == Exchange::News::complete) return std::nullopt;
@@ -199,6 +206,40 @@ Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
 }
 
 namespace {
+
+using PlaceRow = std::tuple<Rank, Rank>;
+using FoldRow = std::tuple<std::uint8_t, double>;
+using CallRow = std::tuple<std::uint8_t, std::int32_t, std::uint64_t, std::uint64_t, std::uint32_t>;
+using ArraysRow = std::tuple<std::uintptr_t, std::uintptr_t, std::uint64_t, std::uint64_t>;
+
+ExchangeHandle of_reduction(const EndpointHandle& endpoint, const LinesHandle& lines,
+                            const PlaceRow& place, const FoldRow& fold, const CallRow& label,
+                            const std::string& dtype, const ArraysRow& arrays) {
+  const auto [rank, size] = place;
+  const auto [op, factor] = fold;
+  const auto [kind, root, number, whole, digest] = label;
+  const auto [from, to, nbytes, before] = arrays;
+  if (op == 0 || op >= engine::collective::kOpNames.size()) {
+    throw py::value_error("there is no such operation");
+  }
+  ExchangeHandle made{endpoint, lines};
+  made.plan = std::make_unique<Plan>();
+  Plan& plan = *made.plan;
+  plan.make_steps({.rank = rank,
+                   .size = size,
+                   .root = root,
+                   .op = static_cast<engine::collective::Op>(op),
+                   .factor = factor},
+                  static_cast<Kind>(kind), DType::parse(dtype),
+                  {.from = reinterpret_cast<std::byte*>(from),
+                   .to = reinterpret_cast<std::byte*>(to),
+                   .nbytes = nbytes,
+                   .before = before},
+                  whole);
+  plan.number({.sends = number, .receives = number, .digest = digest});
+  made.exchange->begin(plan.sends, plan.receives, /*of_all=*/true);
+  return made;
+}
 
 void bind_exchanges(py::module_& m) {
   py::class_<ExchangeHandle>(m, "Exchange", R"(
@@ -217,6 +258,13 @@ one later. of_all: all ranks make the call. See zerohop.collectives.)")
            }),
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
            py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"))
+      .def_static("of_reduction", &of_reduction, py::arg("endpoint"), py::arg("lines"),
+                  py::arg("place"), py::arg("fold"), py::arg("label"), py::arg("dtype"),
+                  py::arg("arrays"), R"(
+The part of an all_reduce or a reduce that the arrays are. place: rank, and number of ranks. fold: op, factor.
+label: kind, root, number of the call, bytes of its array, digest. arrays: addresses in host memory of the source and of
+the result (0: none on this rank), bytes, and bytes of the call's array before them, a multiple of EAGER times the number
+of ranks. Keep the arrays until it is complete.)")
       .def(
           "run",
           [](ExchangeHandle& self, double slice, double left) {
@@ -224,7 +272,7 @@ one later. of_all: all ranks make the call. See zerohop.collectives.)")
           },
           py::arg("slice"), py::arg("left"), R"(
 Continues. None: complete. Else what to handle, the rank concerned, and more: "quiet" (nothing arrived in
-`slice` seconds, or a rank has hung up), "full" (that rank consumes nothing), "unmet" (look its inbox up),
+`slice` seconds, a rank has hung up, or a call of many steps takes longer), "full" (that rank consumes nothing), "unmet" (look its inbox up),
 "under_way" (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels that
 arrived and that were expected), "length" (what arrived), "payload" (number of the receive, and the bytes that
 belong there). left: seconds that posting may wait.)")

@@ -1,7 +1,8 @@
-// An all_reduce of medium size, in steps: every rank reduces a slice of each piece, and sends it to
-// the others, while it gets the others' slices of the next piece. So small that all blocks come
-// with their headers. As in zerohop/collectives/reductions.py, which some ranks of the same call
-// may use.
+// An all_reduce or a reduce of a large array, in steps: every rank reduces a slice of each piece,
+// and sends it to the ranks that want it, while it gets the others' slices of the next piece.
+// Slices are so small that they come with their headers, and stay in the caches: they are reduced
+// in the inboxes. (Rabenseifner: Optimization of collective reduction operations, 2004, with direct
+// exchanges instead of halving.)
 #pragma once
 
 #include <cstddef>
@@ -22,37 +23,44 @@ inline bool is_one_shot(engine::collective::Rank size, std::uint64_t nbytes) noe
 
 class SlicedReduce {
  public:
-  static constexpr std::uint64_t kMost = std::uint64_t{1} << 20;  // bytes of the array
+  using Rank = engine::collective::Rank;
+  using Move = engine::collective::Move;
 
-  struct Arrays {
-    std::byte* from;
-    std::byte* to;  // may be `from`
-    std::uint64_t nbytes;
-    std::byte* room;  // of room_for() bytes
+  struct Place {
+    Rank rank = 0;
+    Rank size = 1;
+    std::int32_t root = engine::collective::kNoRoot;  // the only rank with a result; kNoRoot: all
   };
-  static std::uint64_t room_for(engine::collective::Rank size) noexcept;
+  struct Arrays {
+    std::byte* from = nullptr;
+    std::byte* to = nullptr;  // may be `from`; null: no result on this rank
+    std::uint64_t nbytes = 0;
+    std::byte* room = nullptr;  // of room_for() bytes
+    std::uint64_t before = 0;   // bytes of the call's array before these: whole pieces
+  };
+  static std::uint64_t piece_nbytes(Rank size) noexcept;
+  static std::uint64_t room_for(Rank size) noexcept;
 
-  void begin(engine::collective::Rank rank, engine::collective::Rank size,
-             const engine::collective::Reduction& reduction, const Arrays& arrays);
-  // The moves of the next step, without labels but for the part. False: all is done. The moves
-  // before must be complete.
-  bool next(std::vector<engine::collective::Move>& sends,
-            std::vector<engine::collective::Move>& receives);
+  void begin(const Place& place, const engine::collective::Reduction& reduction,
+             const Arrays& arrays);
+  // The moves of the next step, without labels but for the part. False: all is done. arrived: the
+  // receives of the moves before, which are complete.
+  bool next(std::vector<Move>& sends, std::vector<Move>& receives, std::span<const Move> arrived);
 
  private:
-  using Rank = engine::collective::Rank;
   struct Slice {
     std::uint64_t begin;  // in the array
     std::uint64_t nbytes;
   };
   Slice slice(std::uint64_t piece, Rank rank) const noexcept;
-  std::byte* slot(Rank rank) const noexcept;
-  void reduce_own(std::uint64_t piece);
+  bool wants(Rank rank) const noexcept;
+  std::byte* result(const Slice& own) const noexcept;
+  void reduce_own(std::uint64_t piece, std::span<const Move> arrived);
 
-  Rank rank_ = 0, size_ = 1;
+  Place place_;
   engine::collective::Reduction reduction_;
-  Arrays arrays_{};
-  std::uint64_t piece_nbytes_ = 0, pieces_ = 0;
+  Arrays arrays_;
+  std::uint64_t pieces_ = 0;
   std::uint64_t step_ = 0;  // the next one
   std::vector<const std::byte*> inputs_;
 };

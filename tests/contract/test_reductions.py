@@ -13,7 +13,6 @@ from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.desk import Desk
 from zerohop.collectives.lines import EAGER
-from zerohop.collectives.reductions import SLICED
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 HALVES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -145,7 +144,7 @@ def every_type(world, counts):
 
 def every_size(world):
     eager = (0, 4, EAGER - 4, EAGER, EAGER + 4, 2 * EAGER, 5 * EAGER + 12)
-    for nbytes in (*eager, SLICED, SLICED + 4, 2 * PIECE + 4):
+    for nbytes in (*eager, PIECE, PIECE + 4, 2 * PIECE + 4):
         every_call(world, "sum", "float32", nbytes // 4, nbytes)
 
 

@@ -15,8 +15,6 @@ from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import FEW, Turn
 
 PIECE = 8 << 20  # bytes of each array on the way at a time; the memory for them is kept
-# Bytes of an array whose blocks go with their headers, as in cpp/bindings/sliced_reduce.hpp.
-SLICED = 1 << 20
 OPS = {name: number for number, name in enumerate(_core.OPS) if number}  # the first is none
 
 
@@ -71,11 +69,10 @@ def _copied(turn: Turn, target: Block, source: Block) -> Block:
 
 def all_reduce(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
     """Small arrays go to all ranks, each of which reduces all. Of large ones each rank reduces a part."""
-    everyone = range(turn.size)
     if _is_one_shot(turn.size, block.nbytes):
         _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, fold)
     else:
-        _by_slices(turn, out, block, fold, everyone)
+        _in_steps(turn, out, block, fold)
 
 
 def _is_one_shot(size: int, nbytes: int) -> bool:
@@ -86,7 +83,7 @@ def _is_one_shot(size: int, nbytes: int) -> bool:
 def reduce(turn: Turn, out: Block | None, block: Block, fold: Reduction) -> None:
     """out: on the root."""
     if turn.size > FEW or block.nbytes > EAGER:
-        _by_slices(turn, out, block, fold, [turn.root])
+        _in_steps(turn, out, block, fold)
     elif turn.rank == turn.root:
         _direct(turn, {}, turn.others, block, out, fold)
     else:
@@ -96,7 +93,7 @@ def reduce(turn: Turn, out: Block | None, block: Block, fold: Reduction) -> None
 def scan(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
     """Rank r gets the reduction of ranks 0 to r (MPI_Scan)."""
     if turn.size > FEW or block.nbytes > EAGER:
-        _by_slices(turn, out, block, fold, range(turn.size), prefixes=True)
+        _scan_by_slices(turn, out, block, fold)
     else:
         later = dict.fromkeys(range(turn.rank + 1, turn.size), block)
         _direct(turn, later, range(turn.rank), block, out, fold)
@@ -154,28 +151,31 @@ def _direct(
         fold.into(turn, out, [slots[rank] for rank in sorted(slots)])
 
 
-def _by_slices(
-    turn: Turn,
-    out: Block | None,
-    block: Block,
-    fold: Reduction,
-    targets: Sequence[int],
-    *,
-    prefixes: bool = False,
-) -> None:
-    """Each rank reduces a slice of each piece, and sends it to the targets, while it gets its slices of the next piece.
+def _in_steps(turn: Turn, out: Block | None, block: Block, fold: Reduction) -> None:
+    """By cpp/bindings/sliced_reduce.hpp, in host memory: arrays of a GPU go there and back in pieces."""
+    whole = block.nbytes
+    on_host = block.on_host and (out is None or out.on_host)
+    each = turn.size * EAGER
+    step = whole if on_host else max(1, PIECE // each) * each
+    room = None if on_host else turn.copier.room(min(step, whole), block)
+    sources = block.pieces(step)
+    targets = [None] * len(sources) if out is None else out.pieces(step)
+    for source, target in zip(sources, targets, strict=True):
+        between = None if room is None else _begin(room, source.nbytes)
+        here = source if between is None or source.on_host else _copied(turn, between, source)
+        there = target if target is None or target.on_host else between
+        turn.reduce(fold, here, there, whole=whole, before=source.begin - block.begin)
+        if target is not None and there is not None:
+            turn.copy(target, there)
 
-    (Rabenseifner: Optimization of collective reduction operations, 2004, with direct exchanges instead of halving.)
-    prefixes: for target r only of ranks 0 to r.
-    """
+
+def _scan_by_slices(turn: Turn, out: Block, block: Block, fold: Reduction) -> None:
+    """Each rank reduces a slice of each piece for every rank, while it gets its slices of the next piece."""
     rank, size, whole = turn.rank, turn.size, block.nbytes
     others = turn.others
-    step = size * EAGER if whole <= SLICED else PIECE
-    pieces = block.pieces(step)
-    outs = out.pieces(step) if out is not None else []
+    pieces, outs = block.pieces(PIECE), out.pieces(PIECE)
     longest = _slices(pieces[0], size)[0].nbytes
-    made = len(targets) if prefixes else 1
-    room = turn.copier.room((made + len(others)) * longest, block)
+    room = turn.copier.room((size + len(others)) * longest, block)
     ready: dict[int, Block] = {}  # results of the piece before, by target
     into: list[Block] = []  # slices of that piece in `out`
     for number in range(len(pieces) + 1):
@@ -194,24 +194,17 @@ def _by_slices(
             return
         slices = _slices(pieces[number], size)
         own = slices[rank]
-        slots = _cut(_after(room, made * longest), others, own.nbytes)
+        slots = _cut(_after(room, size * longest), others, own.nbytes)
         sends += [turn.move(each, slices[each], whole=whole, part=part) for each in others]
         receives += [turn.move(each, slots[each], whole=whole, part=part) for each in others]
         turn.exchange(sends, receives)
-        into = _slices(outs[number], size) if outs else []
+        into = _slices(outs[number], size)
         slots[rank] = own
         sources = [slots[each] for each in range(size)]
-        if prefixes:
-            ready = _cut(room, targets, own.nbytes)
-            for target in targets:
-                fold.into(turn, ready[target], sources[: target + 1])
-            turn.copy(into[rank], ready[rank])
-        else:
-            result = into[rank] if into and into[rank].on_host else _begin(room, own.nbytes)
-            fold.into(turn, result, sources)
-            if into:
-                turn.copy(into[rank], result)
-            ready = dict.fromkeys(targets, result)
+        ready = _cut(room, range(size), own.nbytes)
+        for target, made in ready.items():
+            fold.into(turn, made, sources[: target + 1])
+        turn.copy(into[rank], ready[rank])
 
 
 def _slices(block: Block, size: int) -> list[Block]:

@@ -59,5 +59,12 @@ class Turn:
             exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
             exchange.run(self.call, sends, receives)
 
+    def reduce(
+        self, fold: tuple[int, float], source: Block, target: Block | None, *, whole: int, before: int
+    ) -> None:
+        """As Exchange.run_steps()."""
+        exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
+        exchange.run_steps(self.call, fold, source, target, whole=whole, before=before)
+
     def copy(self, target: Block, source: Block) -> None:
         self.copier.copy(target, source, self.deadline)
