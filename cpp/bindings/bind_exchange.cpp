@@ -258,13 +258,15 @@ one later. of_all: all ranks make the call. See zerohop.collectives.)")
            }),
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
            py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"))
+      .def_static("chunk_for_reductions", &SlicedReduce::chunk_for, py::arg("size"),
+                  "Bytes, for so many ranks.")
       .def_static("of_reduction", &of_reduction, py::arg("endpoint"), py::arg("lines"),
                   py::arg("place"), py::arg("fold"), py::arg("label"), py::arg("dtype"),
                   py::arg("arrays"), R"(
 The part of an all_reduce or a reduce that the arrays are. place: rank, and number of ranks. fold: op, factor.
 label: kind, root, number of the call, bytes of its array, digest. arrays: addresses in host memory of the source and of
-the result (0: none on this rank), bytes, and bytes of the call's array before them, a multiple of EAGER times the number
-of ranks. Keep the arrays until it is complete.)")
+the result (0: none on this rank), bytes, and bytes of the call's array before them: parts of an array are of
+chunk_for_reductions() bytes. Keep the arrays until it is complete.)")
       .def(
           "run",
           [](ExchangeHandle& self, double slice, double left) {

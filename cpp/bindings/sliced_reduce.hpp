@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -26,6 +27,8 @@ class SlicedReduce {
   using Rank = engine::collective::Rank;
   using Move = engine::collective::Move;
 
+  static constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
+
   struct Place {
     Rank rank = 0;
     Rank size = 1;
@@ -36,10 +39,12 @@ class SlicedReduce {
     std::byte* to = nullptr;  // may be `from`; null: no result on this rank
     std::uint64_t nbytes = 0;
     std::byte* room = nullptr;  // of room_for() bytes
-    std::uint64_t before = 0;   // bytes of the call's array before these: whole pieces
+    std::uint64_t before = 0;   // bytes of the call's array before these: whole chunks
   };
-  static std::uint64_t piece_nbytes(Rank size) noexcept;
   static std::uint64_t room_for(Rank size) noexcept;
+  // Bytes of an array after which nothing is on its way: a rank may pass arrays in such chunks,
+  // while others pass the whole arrays.
+  static std::uint64_t chunk_for(Rank size) noexcept;
 
   void begin(const Place& place, const engine::collective::Reduction& reduction,
              const Arrays& arrays);
@@ -48,20 +53,29 @@ class SlicedReduce {
   bool next(std::vector<Move>& sends, std::vector<Move>& receives, std::span<const Move> arrived);
 
  private:
-  struct Slice {
+  struct Piece {
     std::uint64_t begin;  // in the array
+    std::uint64_t count;  // elements
+  };
+  struct Slice {
+    std::uint64_t begin;
     std::uint64_t nbytes;
   };
-  Slice slice(std::uint64_t piece, Rank rank) const noexcept;
+  void begin_chunk(std::uint64_t begin) noexcept;
+  std::optional<Piece> piece(std::uint64_t lag) const noexcept;
+  Slice slice(const Piece& piece, Rank rank) const noexcept;
   bool wants(Rank rank) const noexcept;
   std::byte* result(const Slice& own) const noexcept;
-  void reduce_own(std::uint64_t piece, std::span<const Move> arrived);
+  void reduce_own(const Piece& piece, std::span<const Move> arrived);
+  Move move(Rank rank, std::byte* bytes, const Slice& moved, const Piece& piece,
+            bool is_result) const noexcept;
 
   Place place_;
   engine::collective::Reduction reduction_;
   Arrays arrays_;
-  std::uint64_t pieces_ = 0;
-  std::uint64_t step_ = 0;  // the next one
+  std::uint64_t chunk_ = 0, chunk_nbytes_ = 0;  // the one on its way
+  std::uint64_t pieces_ = 0;                    // of the chunk
+  std::uint64_t step_ = 0;                      // the next one of the chunk
   std::vector<const std::byte*> inputs_;
 };
 

@@ -155,8 +155,7 @@ def _in_steps(turn: Turn, out: Block | None, block: Block, fold: Reduction) -> N
     """By cpp/bindings/sliced_reduce.hpp, in host memory: arrays of a GPU go there and back in pieces."""
     whole = block.nbytes
     on_host = block.on_host and (out is None or out.on_host)
-    each = turn.size * EAGER
-    step = whole if on_host else max(1, PIECE // each) * each
+    step = whole if on_host else _core.Exchange.chunk_for_reductions(turn.size)
     room = None if on_host else turn.copier.room(min(step, whole), block)
     sources = block.pieces(step)
     targets = [None] * len(sources) if out is None else out.pieces(step)
