@@ -117,6 +117,7 @@ Exchange::Stop Exchange::say_next() {
     culprit_ = line.rank();
     line.look();
     culprit_.reset();
+    leave_inboxes();
     const bool any = lines_->listen(until(), to_take_);
     if (line.is_over() || !any) return Outcome{.news = News::full, .rank = line.rank()};
     return std::nullopt;
@@ -253,6 +254,20 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
   --missing_;
   if (outcome.news == News::payload) return outcome;
   return std::nullopt;
+}
+
+// While this rank waits for room, others may wait for room here.
+void Exchange::leave_inboxes() {
+  for (const auto& [line, message] : staying_) {
+    for (Move& move : receives_) {
+      if (move.arrived != message.payload.data()) continue;
+      std::memcpy(move.bytes, move.arrived, move.nbytes);
+      move.arrived = move.bytes;
+    }
+    line->emptied(message);
+  }
+  staying_.clear();
+  for (Line* line : partners_) line->report();
 }
 
 // A message that stays is the last one of this call over its line: later ones are behind it.

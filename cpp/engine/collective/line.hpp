@@ -87,6 +87,8 @@ class Line {
   // send_recv is kept for later. Call emptied() afterwards. Throws ProtocolError.
   std::optional<Message> take(unsigned wanted, bool of_all);
   void emptied(const Message& message);
+  // Notifies the other side of what has been consumed, unless it knows.
+  void report();
   std::vector<Label> untaken() const;  // of messages not yet consumed
 
   // --- posted transfers ---

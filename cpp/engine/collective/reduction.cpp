@@ -150,28 +150,26 @@ template <typename Element, Op op>
 }
 
 #ifdef __x86_64__
-// Twice as wide, without the fused operations that would round differently.
+// Without the fused operations of wider machines, which round differently.
 template <typename Element, Op op>
 [[gnu::target("avx2")]] void reduce_wide(const Reduction& reduction, std::byte* out,
                                          std::span<const std::byte* const> in,
                                          std::uint64_t count) {
   reduce_any<Element, op>(reduction, out, in, count);
 }
-
-const bool kWide = __builtin_cpu_supports("avx2") != 0;
 #endif
 
 template <typename Element, Op op>
 void reduce_all(const Reduction& reduction, std::byte* out, std::span<const std::byte* const> in,
-                std::uint64_t count) {
+                std::uint64_t count, [[maybe_unused]] bool wide) {
 #ifdef __x86_64__
-  if (kWide) return reduce_wide<Element, op>(reduction, out, in, count);
+  if (wide) return reduce_wide<Element, op>(reduction, out, in, count);
 #endif
   reduce_any<Element, op>(reduction, out, in, count);
 }
 
 using Reduce = void (*)(const Reduction&, std::byte*, std::span<const std::byte* const>,
-                        std::uint64_t);
+                        std::uint64_t, bool wide);
 
 template <typename Element>
 constexpr bool exists(Op op) noexcept {
@@ -239,6 +237,15 @@ Reduce reduce_for(Op op, const DType& dtype) noexcept {
 
 }  // namespace
 
+bool has_wide_vectors() noexcept {
+#ifdef __x86_64__
+  static const bool has = __builtin_cpu_supports("avx2") != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 std::string why_no_reduction(Op op, const DType& dtype) {
   if (reduce_for(op, dtype) != nullptr) return {};
   const std::string name(kOpNames[static_cast<std::size_t>(op)]);
@@ -252,7 +259,7 @@ std::string why_no_reduction(Op op, const DType& dtype) {
 }
 
 void reduce(const Reduction& reduction, std::byte* out, std::span<const std::byte* const> in,
-            std::uint64_t count) {
+            std::uint64_t count, bool wide) {
   DType dtype = reduction.dtype;
   const bool by_parts = reduction.op == Op::sum || reduction.op == Op::avg;
   if (dtype.code == kDTypeComplex && by_parts && reduce_for(reduction.op, dtype) != nullptr) {
@@ -264,7 +271,7 @@ void reduce(const Reduction& reduction, std::byte* out, std::span<const std::byt
   if (found == nullptr)
     throw std::invalid_argument(why_no_reduction(reduction.op, reduction.dtype));
   if (in.empty()) throw std::invalid_argument("a reduction needs at least one array");
-  found(reduction, out, in, count);
+  found(reduction, out, in, count, wide);
 }
 
 }  // namespace zerohop::engine::collective
