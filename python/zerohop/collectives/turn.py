@@ -60,7 +60,13 @@ class Turn:
             exchange.run(self.call, sends, receives)
 
     def reduce(
-        self, fold: tuple[int, float], source: Block, target: Block | None, *, whole: int, before: int
+        self,
+        fold: tuple[int, float],
+        source: Block,
+        target: Block | None,
+        *,
+        whole: int,
+        before: int,
     ) -> None:
         """As Exchange.run_steps()."""
         exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
