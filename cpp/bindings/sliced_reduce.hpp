@@ -1,8 +1,10 @@
-// An all_reduce or a reduce of a large array, in steps: every rank reduces a slice of each piece,
-// and sends it to the ranks that want it, while it gets the others' slices of the next piece.
-// Slices are so small that they come with their headers, and stay in the caches: they are reduced
-// in the inboxes. (Rabenseifner: Optimization of collective reduction operations, 2004, with direct
-// exchanges instead of halving.)
+// An all_reduce or a reduce of a large host array, in steps: every rank reduces a slice of each
+// piece, and sends it to the ranks that want it, while slices of the next pieces are on their way.
+// (Rabenseifner: Optimization of collective reduction operations, 2004, with direct exchanges
+// instead of halving.)
+//
+// Slices are so small that they come with their headers and stay in the caches: they are reduced in
+// the inboxes, and the arrays need no registration.
 #pragma once
 
 #include <cstddef>

@@ -1,19 +1,16 @@
 """Reductions: every element is what NumPy makes of the ranks' elements in the order of ranks, bit for bit, on every rank."""
 
-import threading
-
 import ml_dtypes
 import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt
+from support.elsewhere import put_elsewhere
 from support.ranks import close, results, worlds
 from zerohop import _core
-from zerohop._world.deadline import Deadline
-from zerohop.collectives import desk, reductions
+from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Block
-from zerohop.collectives.desk import Desk
-from zerohop.collectives.lines import EAGER, Lines
+from zerohop.collectives.lines import EAGER
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 HALVES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -166,56 +163,6 @@ def test_large_arrays_of_every_type(rank_threads):
     rank_threads(every_type, 3, (3 * EAGER // 8,), deadline=100.0)
 
 
-def beyond_chunks(world, dtype="int32"):
-    rank, size = world.rank, world.size
-    chunk = _core.Exchange.chunk_for_reductions(size)
-    for number, nbytes in enumerate((chunk - 8, chunk, chunk + 8, 2 * chunk + EAGER + 24)):
-        counting = np.arange(nbytes // np.dtype(dtype).itemsize, dtype=dtype)
-        expected = counting * sum(range(1, size + 1))
-        for out in (None, np.empty_like(counting)):
-            here = counting * (rank + 1)
-            world.all_reduce(here, out=out)
-            assert (expected == (here if out is None else out)).all()
-            assert out is None or (here == counting * (rank + 1)).all()
-        here, root = counting * (rank + 1), number % size
-        world.reduce(here, root)
-        assert (here == (expected if rank == root else counting * (rank + 1))).all()
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5])
-@pytest.mark.timeout(120)
-def test_arrays_of_several_chunks(rank_threads, size):
-    rank_threads(beyond_chunks, size, deadline=100.0)
-    rank_threads(beyond_chunks, size, "float64", deadline=100.0)
-
-
-def after_small_ones(world):
-    """Messages of a lap that small ones have begun, up to its end."""
-    for small in range(66):
-        assert world.all_reduce(1) == world.size
-        here = np.full((3 * world.size * EAGER + 40) // 4, small, "f4")
-        world.all_reduce(here)
-        assert (here == small * world.size).all()
-        for _ in range(small):
-            world.all_reduce(1)
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_large_arrays_after_small_ones(rank_threads, size):
-    rank_threads(after_small_ones, size)
-
-
-def test_a_long_call_stops_for_signals_and_goes_on(rank_threads, monkeypatch):
-    """After each step here."""
-    stops = []
-    hear = Lines.hear
-    monkeypatch.setattr(desk, "SLICE", 0.0)
-    monkeypatch.setattr(Deadline, "slice", property(lambda deadline: 0.0))
-    monkeypatch.setattr(Lines, "hear", lambda *given: stops.append(1) or hear(*given))
-    rank_threads(beyond_chunks, 3)
-    assert len(stops) > 1000
-
-
 @pytest.mark.parametrize("elsewhere", [("array", "out", "parts"), ("out",), ("array", "parts")])
 def test_what_a_cpu_does_not_reach_is_reduced(rank_threads, monkeypatch, elsewhere):
     """As with arrays of GPUs: everything goes through host memory."""
@@ -230,23 +177,10 @@ def test_what_a_cpu_does_not_reach_is_reduced(rank_threads, monkeypatch, elsewhe
 
 @pytest.mark.parametrize("elsewhere", [0, 2])
 def test_ranks_with_and_without_a_gpu_reduce_together(rank_threads, monkeypatch, elsewhere):
-    """Small arrays of the host take the short way through C++, those of the other rank do not."""
-    at_once, first = Desk.at_once, threading.local()
-
-    def slow(desk, *arguments):
-        first.elsewhere = desk._membership.rank == elsewhere
-        return None if first.elsewhere else at_once(desk, *arguments)
-
-    def on_host(block):
-        is_given = block.flat.what.startswith(("array", "out", "parts"))
-        return not (getattr(first, "elsewhere", False) and is_given)
-
-    monkeypatch.setattr(Desk, "at_once", slow)
-    monkeypatch.setattr(Block, "on_host", property(on_host))
+    put_elsewhere(monkeypatch, elsewhere)
     monkeypatch.setattr(reductions, "PIECE", PIECE)
     rank_threads(every_size, 3)
     rank_threads(every_type, 3, (5,))
-    rank_threads(beyond_chunks, 3)
 
 
 def empty_after_odd(world):
