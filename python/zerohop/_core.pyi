@@ -1798,7 +1798,7 @@ class Exchange:
 
 class SmallCollectives:
     """
-    Complete collectives of small host arrays among up to eight ranks, while all goes well, and the lock that a
+    Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce of any size. And the lock that a
     collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
     bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns
