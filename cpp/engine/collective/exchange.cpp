@@ -18,6 +18,9 @@ bool Expected::bring(const Label& label) noexcept {
 
 namespace {
 
+// Before what stays in the inboxes is copied, to make room for others.
+constexpr Deadline::Seconds kPatience{1e-3};
+
 constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
 
 }  // namespace
@@ -117,8 +120,7 @@ Exchange::Stop Exchange::say_next() {
     culprit_ = line.rank();
     line.look();
     culprit_.reset();
-    leave_inboxes();
-    const bool any = lines_->listen(until(), to_take_);
+    const bool any = await_room();
     if (line.is_over() || !any) return Outcome{.news = News::full, .rank = line.rank()};
     return std::nullopt;
   }
@@ -256,7 +258,17 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
   return std::nullopt;
 }
 
-// While this rank waits for room, others may wait for room here.
+// Others may wait for room, too: here. False: nothing has arrived.
+bool Exchange::await_room() {
+  for (Line* line : partners_) line->report();
+  if (!staying_.empty()) {
+    const Deadline soon = Deadline::after(kPatience);
+    if (lines_->listen(soon.at() < until().at() ? soon : until(), to_take_)) return true;
+    leave_inboxes();
+  }
+  return lines_->listen(until(), to_take_);
+}
+
 void Exchange::leave_inboxes() {
   for (const auto& [line, message] : staying_) {
     for (Move& move : receives_) {

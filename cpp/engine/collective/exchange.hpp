@@ -99,6 +99,7 @@ class Exchange {
   Stop await(Line& line, const std::shared_ptr<Transfer>& transfer);
   Stop take_from(Line& line);
   Stop on(Line& line, Message& message);
+  bool await_room();
   void leave_inboxes();
   void store(Line& line, const Move& move, const Message& message);
   void write(Line& line, const Move& move, std::span<const std::byte> where);
