@@ -124,6 +124,7 @@ py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::hand
   Place place = self.place;
   place.op = static_cast<Op>(op);
   place.factor = factor;
+  place.near = self.lines->all_near(place.size);
   if (!root.is_none()) {
     const auto rank = rank_in(self, root);
     if (!rank) return py::none();
@@ -193,7 +194,7 @@ PyObject* of_pair_fast(const Arguments& arguments) {
 
 void bind_calls(py::module_& m) {
   py::class_<Calls>(m, "SmallCollectives", R"(
-Complete collectives of small host arrays among up to eight ranks, while all goes well, and the lock that a
+Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce of any size. And the lock that a
 collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
 bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns

@@ -100,12 +100,12 @@ void Plan::number(const Number& number) {
   }
 }
 
-bool Plan::next() {
+bool Plan::next(std::span<const Move> arrived) {
   if (!in_steps_) {
-    finish();
+    finish(arrived);
     return false;
   }
-  if (!steps_.next(sends, receives)) return false;
+  if (!steps_.next(sends, receives, arrived)) return false;
   for (auto* const moves : {&sends, &receives}) {
     for (Move& each : *moves) {
       const std::uint32_t part = each.label.part;
@@ -130,9 +130,13 @@ std::pair<py::object, std::uint64_t> Plan::place(const Move& receive) const {
   return {out_, offset_in(out_begin_)};
 }
 
-void Plan::finish() const {
+void Plan::finish(std::span<const Move> arrived) {
   if (own_nbytes_ > 0) std::memcpy(own_target_, own_source_, own_nbytes_);
   if (reduced_ == nullptr) return;
+  inputs_.assign(place_.size, nullptr);
+  inputs_[place_.rank] = own_input_;
+  for (const Move& each : arrived) inputs_[each.rank] = each.arrived;
+  std::erase(inputs_, nullptr);
   const std::uint64_t count = block_nbytes_ / named_->itemsize();
   engine::collective::reduce({.op = call.op, .dtype = *named_, .factor = factor}, reduced_, inputs_,
                              count);
@@ -231,8 +235,10 @@ bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
   const auto blocks = cut(*from, scatters ? size : 1);
   if (!blocks) return false;
   const std::uint64_t nbytes = blocks->nbytes;
-  in_steps_ = call.kind == Kind::all_reduce && !is_one_shot(size, nbytes);
-  if (nbytes > (in_steps_ ? SlicedReduce::kMost : kEager)) return false;
+  const bool large = call.kind == Kind::all_reduce ? !is_one_shot(size, nbytes)
+                                                   : call.kind == Kind::reduce && nbytes > kEager;
+  in_steps_ = large && (place_.near || nbytes <= SlicedReduce::kMost);
+  if (nbytes > kEager && !in_steps_) return false;
   if (!engine::collective::why_no_reduction(call.op, from->dtype()).empty()) return false;
   const std::byte* const own = blocks->at(scatters ? rank : 0);
   if (reduces) {
@@ -247,18 +253,12 @@ bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
   call.nbytes = from->nbytes();
   if (reduces) set_out(to != nullptr ? target : source, result);
   if (in_steps_) {
-    const engine::collective::Reduction reduction{
-        .op = call.op, .dtype = from->dtype(), .factor = factor};
-    steps_.begin(rank, size, reduction,
-                 {.from = from->begin(),
-                  .to = result.begin(),
-                  .nbytes = nbytes,
-                  .room = room_for(SlicedReduce::room_for(size))});
-    return next();
+    begin_steps(
+        {.from = from->begin(), .to = reduces ? result.begin() : nullptr, .nbytes = nbytes});
+    return true;
   }
   std::byte* room = reduces ? room_for((size - 1) * nbytes) : nullptr;
-  inputs_.assign(size, nullptr);
-  inputs_[rank] = own;
+  own_input_ = own;
   others([&](Rank other) {
     const bool needs = call.kind == Kind::scan ? other > rank
                        : call.kind == Kind::reduce
@@ -267,12 +267,28 @@ bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
     if (needs) sends.push_back(move(other, blocks->at(scatters ? other : 0), nbytes, rank));
     if (!reduces || (call.kind == Kind::scan && other > rank)) return;
     receives.push_back(move(other, room, nbytes, other));
-    inputs_[other] = room;
+    receives.back().may_stay = true;
     room += nbytes;
   });
-  std::erase(inputs_, nullptr);
   if (reduces) reduced_ = result.begin();
   return true;
+}
+
+void Plan::begin_steps(SlicedReduce::Arrays arrays) {
+  arrays.room = room_for(SlicedReduce::room_for(place_.size));
+  steps_.begin({.rank = place_.rank, .size = place_.size, .root = place_.root},
+               {.op = call.op, .dtype = *named_, .factor = factor}, arrays);
+  next({});
+}
+
+void Plan::make_steps(const Place& place, Kind kind, const DType& dtype,
+                      SlicedReduce::Arrays arrays, std::uint64_t whole) {
+  begin(place, kind);
+  in_steps_ = true;
+  set_dtype(dtype);
+  factor = place.factor;
+  call.nbytes = whole;
+  begin_steps(arrays);
 }
 
 bool Plan::make(const engine::Endpoint& endpoint, const Place& place, Kind kind, py::handle target,

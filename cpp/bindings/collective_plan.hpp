@@ -1,10 +1,12 @@
-// Collective calls among a few ranks with small host arrays: which bytes go where.
+// Collective calls with host arrays: which bytes go where. Small arrays among a few ranks, and
+// reductions in steps.
 #pragma once
 
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct Place {
   std::int32_t root = engine::collective::kNoRoot;
   engine::collective::Op op{};  // of a reduction
   double factor = 1;
+  bool near = false;  // see Lines::all_near
 };
 
 // The moves of one call, whose labels still lack its number and its digest, and what remains to be
@@ -37,6 +40,10 @@ class Plan {
   bool make_pair(const engine::Endpoint& endpoint, const Place& place,
                  std::optional<engine::collective::Rank> to, py::handle source,
                  std::optional<engine::collective::Rank> from, py::handle target);
+  // A reduction in steps, of arrays that the caller keeps. whole: bytes of the call's array, of
+  // which these are a part.
+  void make_steps(const Place& place, engine::collective::Kind kind, const DType& dtype,
+                  SlicedReduce::Arrays arrays, std::uint64_t whole);
   // The call's identification for the other ranks.
   struct Number {
     std::uint64_t sends = 0, receives = 0;
@@ -44,8 +51,9 @@ class Plan {
     std::uint64_t of_all = 0;
   };
   void number(const Number& number);
-  // Once the moves are complete: true if others follow, which are then in place.
-  bool next();
+  // Once the moves are complete: true if others follow, which are then in place. arrived: the
+  // receives among them.
+  bool next(std::span<const engine::collective::Move> arrived);
   // The array that a move writes to, and the offset in it. It may be plain bytes.
   std::pair<py::object, std::uint64_t> place(const engine::collective::Move& receive) const;
   const DType& dtype() const { return *named_; }
@@ -70,8 +78,10 @@ class Plan {
                                 Rank part = 0) const;
   void keep_own(const std::byte* source, std::byte* target, std::uint64_t nbytes);
   bool reduction(py::handle target, py::handle source, const HostArray* to, const HostArray* from);
+  void begin_steps(SlicedReduce::Arrays arrays);
   std::byte* room_for(std::uint64_t nbytes);
-  void finish() const;  // copies this rank's own block, or reduces what has arrived
+  // Copies this rank's own block, or reduces what has arrived.
+  void finish(std::span<const engine::collective::Move> arrived);
   template <typename Each>
   void others(Each&& each) const;
 
@@ -84,8 +94,8 @@ class Plan {
   const std::byte* own_source_ = nullptr;
   std::byte* own_target_ = nullptr;
   std::uint64_t own_nbytes_ = 0;
-  // Of a reduction: the ranks' blocks in order, those of other ranks in the room.
-  std::vector<const std::byte*> inputs_;
+  std::vector<const std::byte*> inputs_;  // of a reduction, in the order of ranks
+  const std::byte* own_input_ = nullptr;
   std::byte* reduced_ = nullptr;  // null: none on this rank
   std::uint64_t block_nbytes_ = 0;
   py::object room_;  // a bytearray

@@ -1671,6 +1671,10 @@ class Lines:
         """
         inbox: of INBOX bytes.
         """
+    def all_near(self, size: typing.SupportsInt | typing.SupportsIndex) -> bool:
+        """
+        Whether all other ranks of so many are on this host, and reached by p2p without checks: then it is so on all ranks.
+        """
     def has_news(self, rank: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
         Whether an unconsumed message has arrived.
@@ -1706,6 +1710,45 @@ class Exchange:
     access. The Memory is None for a block of at most EAGER bytes that a CPU can access; a receive may have to get
     one later. of_all: all ranks make the call. See zerohop.collectives.
     """
+
+    MOST_IN_STEPS: typing.ClassVar[int] = 1048576
+    @staticmethod
+    def chunk_for_reductions(size: typing.SupportsInt | typing.SupportsIndex) -> int:
+        """
+        Bytes, for so many ranks.
+        """
+    @staticmethod
+    def of_reduction(
+        endpoint: Endpoint,
+        lines: Lines,
+        place: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
+        ],
+        reduction: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
+        ],
+        label: tuple[
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+        ],
+        dtype: str,
+        arrays: tuple[
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+        ],
+        proposes: bool = False,
+    ) -> Exchange:
+        """
+        The part of an all_reduce or a reduce that the arrays are. place: rank, and number of ranks. reduction: op, factor.
+        label: kind, root, number of the call, bytes of its array, digest. arrays: addresses in host memory of the source and of
+        the result (0: none on this rank), bytes, and bytes of the call's array before them: parts of an array are of
+        chunk_for_reductions() bytes. Keep the arrays until it is complete.
+        """
     def __init__(
         self,
         endpoint: Endpoint,
@@ -1747,7 +1790,7 @@ class Exchange:
     ) -> tuple[str, int, typing.Any] | None:
         """
         Continues. None: complete. Else what to handle, the rank concerned, and more: "quiet" (nothing arrived in
-        `slice` seconds, or a rank has hung up), "full" (that rank consumes nothing), "unmet" (look its inbox up),
+        `slice` seconds, a rank has hung up, or a call of many steps takes longer), "full" (that rank consumes nothing), "unmet" (look its inbox up),
         "under_way" (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels that
         arrived and that were expected), "length" (what arrived), "payload" (number of the receive, and the bytes that
         belong there). left: seconds that posting may wait.
@@ -1833,7 +1876,7 @@ class GpuGroup:
 
 class SmallCollectives:
     """
-    Complete collectives of small host arrays among up to eight ranks, while all goes well, and the lock that a
+    Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce of any size. And the lock that a
     collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
     bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns

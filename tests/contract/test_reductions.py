@@ -1,19 +1,16 @@
 """Reductions: every element is what NumPy makes of the ranks' elements in the order of ranks, bit for bit, on every rank."""
 
-import threading
-
 import ml_dtypes
 import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt
+from support.elsewhere import put_elsewhere
 from support.ranks import close, results, worlds
 from zerohop import _core
 from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Block
-from zerohop.collectives.desk import Desk
 from zerohop.collectives.lines import EAGER
-from zerohop.collectives.reductions import SLICED
 
 INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 HALVES = {"float16": np.float16, "bfloat16": ml_dtypes.bfloat16}
@@ -145,7 +142,7 @@ def every_type(world, counts):
 
 def every_size(world):
     eager = (0, 4, EAGER - 4, EAGER, EAGER + 4, 2 * EAGER, 5 * EAGER + 12)
-    for nbytes in (*eager, SLICED, SLICED + 4, 2 * PIECE + 4):
+    for nbytes in (*eager, PIECE, PIECE + 4, 2 * PIECE + 4):
         every_call(world, "sum", "float32", nbytes // 4, nbytes)
 
 
@@ -180,19 +177,7 @@ def test_what_a_cpu_does_not_reach_is_reduced(rank_threads, monkeypatch, elsewhe
 
 @pytest.mark.parametrize("elsewhere", [0, 2])
 def test_ranks_with_and_without_a_gpu_reduce_together(rank_threads, monkeypatch, elsewhere):
-    """Small arrays of the host take the short way through C++, those of the other rank do not."""
-    at_once, first = Desk.at_once, threading.local()
-
-    def slow(desk, *arguments):
-        first.elsewhere = desk._membership.rank == elsewhere
-        return None if first.elsewhere else at_once(desk, *arguments)
-
-    def on_host(block):
-        is_given = block.flat.what.startswith(("array", "out", "parts"))
-        return not (getattr(first, "elsewhere", False) and is_given)
-
-    monkeypatch.setattr(Desk, "at_once", slow)
-    monkeypatch.setattr(Block, "on_host", property(on_host))
+    put_elsewhere(monkeypatch, elsewhere)
     monkeypatch.setattr(reductions, "PIECE", PIECE)
     rank_threads(every_size, 3)
     rank_threads(every_type, 3, (5,))

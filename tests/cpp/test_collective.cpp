@@ -213,6 +213,65 @@ TEST_CASE_FIXTURE(Exchanged, "messages both ways need no notification of room wi
   CHECK(right.peek_notify(kMessages + 2) == 0);
 }
 
+TEST_CASE_FIXTURE(Exchanged, "a block may stay in the inbox until its exchange ends") {
+  const auto staying = [&](std::uint64_t number) {
+    Move made = move(0, target, number);
+    made.may_stay = true;
+    return made;
+  };
+  const auto in_inbox = [&](const Move& taken) {
+    const auto inbox = others->at(0).inbox().layout();
+    const auto at = reinterpret_cast<std::uint64_t>(taken.arrived);
+    return at >= inbox.address && at < inbox.address + inbox.nbytes();
+  };
+  completes(lines, {move(1, source), move(1, source, 2)}, {});
+  Begun receiving(others, {}, {staying(1), staying(2)}, false);
+  REQUIRE(run(receiving, kSoon).news == Exchange::News::complete);
+  // Nothing may be behind one that stays.
+  CHECK(receiving.receive(0).arrived == target.data());
+  CHECK(target == source);
+  const Move& last = receiving.receive(1);
+  REQUIRE(in_inbox(last));
+  CHECK(std::equal(source.begin(), source.end(), last.arrived));
+  CHECK(others->at(0).untaken().size() == 1);
+  receiving.end();
+  CHECK(others->at(0).untaken().empty());
+}
+
+TEST_CASE_FIXTURE(Exchanged, "a rank that waits for room leaves it to others") {
+  for (std::uint64_t number = 1; number <= kMostMessages; ++number) {
+    completes(others, {move(0, source, number)}, {});
+  }
+  completes(lines, {move(1, source), move(1, source, 2)}, {});
+  Move taken = move(0, target, 2);
+  taken.may_stay = true;
+  std::array<std::byte, 64> first{};
+  Begun waiting(others, {move(0, source, kMostMessages + 1)}, {move(0, first), taken}, false);
+  CHECK(run(waiting, Deadline::Seconds{0.05}).news == Exchange::News::full);
+  CHECK(others->at(0).untaken().empty());
+  CHECK(waiting.receive(1).arrived == target.data());
+  CHECK(target == source);
+  CHECK(left.peek_notify(kMessages + 2 + 1) != 0);  // both are reported at once
+  for (std::uint64_t number = 1; number <= kMostMessages + 1; ++number) {
+    completes(lines, {}, {move(1, target, number)});
+    if (number == kMostMessages) CHECK(run(waiting, kSoon).news == Exchange::News::complete);
+  }
+}
+
+TEST_CASE("one of the longest messages fits behind another one, whatever came before") {
+  for (std::size_t small = 0; small <= 3 * kMostMessages; ++small) {
+    for (const std::size_t length : {std::size_t{0}, std::size_t{40}, kSmall, 5 * kSmall}) {
+      Room room;
+      for (std::size_t number = 0; number < small; ++number) {
+        room.put(length);
+        room.free(1);
+      }
+      room.put(kEager);
+      CHECK(room.fits(kEager));
+    }
+  }
+}
+
 TEST_CASE("no message is put over one that nobody has taken, and an empty inbox takes any") {
   std::mt19937 random(7);
   struct Span {

@@ -18,12 +18,15 @@ bool Expected::bring(const Label& label) noexcept {
 
 namespace {
 
+// Before what stays in the inboxes is copied, to make room for others.
+constexpr Deadline::Seconds kPatience{1e-3};
+
 constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
 
 }  // namespace
 
 void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all) {
-  forget();
+  end();
   sends_.swap(sends);
   receives_.swap(receives);
   of_all_ = of_all;
@@ -31,7 +34,8 @@ void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool
   add_partners(sends_);
   to_say_.reserve(sends_.size());  // enough as a rule
   lines_->outbox().forget();
-  for (const Move& move : receives_) {
+  for (Move& move : receives_) {
+    move.arrived = move.bytes;
     lines_->at(move.rank).incoming.add(&move);
     ++missing_;
     if (!move.small()) say(What::ready, move);
@@ -47,7 +51,9 @@ void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool
   }
 }
 
-void Exchange::forget() noexcept {
+void Exchange::end() noexcept {
+  for (const auto& [line, message] : staying_) line->emptied(message);
+  staying_.clear();
   for (Line* line : partners_) {
     line->incoming.clear();
     line->outgoing.clear();
@@ -115,7 +121,7 @@ Exchange::Stop Exchange::say_next() {
     culprit_ = line.rank();
     line.look();
     culprit_.reset();
-    const bool any = lines_->listen(until(), to_take_);
+    const bool any = await_room();
     if (line.is_over() || !any) return Outcome{.news = News::full, .rank = line.rank()};
     return std::nullopt;
   }
@@ -211,7 +217,7 @@ Exchange::Stop Exchange::take_from(Line& line) {
     auto message = line.take(wanted, of_all_);
     if (!message) break;
     Stop stop = on(line, *message);
-    line.emptied(*message);
+    if (staying_.empty() || staying_.back().first != &line) line.emptied(*message);
     if (stop) return stop;
   }
   return std::nullopt;
@@ -246,13 +252,49 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
         outcome.news = News::payload;
         outcome.payload.assign(message.payload.begin(), message.payload.end());
       } else if (length > 0) {
-        std::memcpy(move.bytes, message.payload.data(), length);
+        store(line, move, message);
       }
   }
   expected.pop();
   --missing_;
   if (outcome.news == News::payload) return outcome;
   return std::nullopt;
+}
+
+// Others may wait for room, too: here. False: nothing has arrived.
+bool Exchange::await_room() {
+  for (Line* line : partners_) line->report();
+  if (!staying_.empty()) {
+    const Deadline soon = Deadline::after(kPatience);
+    if (lines_->listen(soon.at() < until().at() ? soon : until(), to_take_)) return true;
+    leave_inboxes();
+  }
+  return lines_->listen(until(), to_take_);
+}
+
+void Exchange::leave_inboxes() {
+  for (const auto& [line, message] : staying_) {
+    for (Move& move : receives_) {
+      if (move.arrived != message.payload.data()) continue;
+      std::memcpy(move.bytes, move.arrived, move.nbytes);
+      move.arrived = move.bytes;
+    }
+    line->emptied(message);
+  }
+  staying_.clear();
+  for (Line* line : partners_) line->report();
+}
+
+// A message that stays is the last one of this call over its line: later ones are behind it.
+void Exchange::store(Line& line, const Move& move, const Message& message) {
+  Move& mine = receives_[number_of(move)];
+  const bool is_last = line.outgoing.empty() && line.incoming.all().size() == 1;
+  if (move.may_stay && message.in_inbox && is_last) {
+    mine.arrived = message.payload.data();
+    staying_.emplace_back(&line, message);
+  } else {
+    std::memcpy(move.bytes, message.payload.data(), message.payload.size());
+  }
 }
 
 void Exchange::write(Line& line, const Move& move, std::span<const std::byte> where) {
@@ -273,8 +315,8 @@ std::vector<Rank> Exchange::missing() const {
 
 std::vector<Rank> Exchange::proposers() const {
   std::vector<Rank> found;
-  for (const Line* line : partners_) {
-    if (line->proposes) found.push_back(line->rank());
+  for (const auto& line : lines_->all()) {
+    if (line && line->proposes) found.push_back(line->rank());
   }
   return found;
 }

@@ -24,6 +24,10 @@ struct Move {
   std::uint64_t nbytes = 0;
   std::shared_ptr<const Memory> memory{};  // of a block that is written
   Label label;
+  // Of a receive: the block may stay in the inbox, which saves a copy, until the next begin() or
+  // end(). `arrived` is then its place there, else `bytes`.
+  bool may_stay = false;
+  const std::byte* arrived = nullptr;
 
   bool small() const noexcept { return nbytes <= kEager; }
   bool eager() const noexcept { return nbytes == 0 || (small() && bytes != nullptr); }
@@ -36,13 +40,14 @@ class Exchange {
   // proposes: see Header.
   explicit Exchange(std::shared_ptr<Lines> lines, bool proposes = false)
       : lines_(std::move(lines)), proposes_(proposes) {}
-  ~Exchange() { forget(); }
+  ~Exchange() { end(); }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
   // Starts another call: takes the moves, and returns the vectors' old storage. of_all: a call of
   // all ranks. Then a rank that has hung up ends it, even if nothing was expected from that rank.
   void begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all);
+  void end() noexcept;
 
   enum class News {
     complete,      // everything has arrived, and sent memory may change
@@ -73,6 +78,7 @@ class Exchange {
     receives_.at(receive).memory = std::make_shared<const Memory>(std::move(memory));
   }
   const Move& receive(std::size_t number) const { return receives_.at(number); }
+  const std::vector<Move>& receives() const noexcept { return receives_; }
   std::size_t number_of(const Move& receive) const noexcept { return &receive - receives_.data(); }
   std::vector<Rank> missing() const;  // ranks that still have to send
   void look();                        // a failed move never gets an answer: throws as run() does
@@ -88,7 +94,6 @@ class Exchange {
   };
   using Stop = std::optional<Outcome>;
 
-  void forget() noexcept;
   void add_partners(const std::vector<Move>& moves);
   static bool fits(const Saying& saying) noexcept;
   Deadline until() const;
@@ -98,6 +103,9 @@ class Exchange {
   Stop await(Line& line, const std::shared_ptr<Transfer>& transfer);
   Stop take_from(Line& line);
   Stop on(Line& line, Message& message);
+  bool await_room();
+  void leave_inboxes();
+  void store(Line& line, const Move& move, const Message& message);
   void write(Line& line, const Move& move, std::span<const std::byte> where);
   bool hear();
   bool is_over() const noexcept;
@@ -111,7 +119,8 @@ class Exchange {
   std::vector<Saying> to_say_;
   std::size_t said_ = 0;        // number of to_say_ already sent
   std::vector<Line*> to_take_;  // lines that may have messages
-  std::size_t missing_ = 0;     // messages
+  std::vector<std::pair<Line*, Message>> staying_;
+  std::size_t missing_ = 0;  // messages
   bool announced_ = false;
   std::optional<Rank> culprit_;
   Deadline::Seconds slice_{0};

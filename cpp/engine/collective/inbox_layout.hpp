@@ -1,6 +1,7 @@
 // How messages are laid out in an inbox: contiguously, in laps. Both ranks compute the offsets from
-// the lengths of earlier messages. A lap ends at the end of the ring, or after kMostMessages: that
-// keeps small messages in the caches.
+// the lengths of earlier messages. A lap ends at the end of the ring, or with a small message after
+// kMostMessages: that keeps small messages in the caches. So one of the longest always fits behind
+// another one.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +17,7 @@ inline constexpr std::size_t kAlignment = 64;  // of every message: a cache line
 inline constexpr std::size_t kRing = 3 * kLongest + kAlignment;
 inline constexpr std::size_t kInbox = kRing + kLongest;
 inline constexpr std::size_t kMostMessages = 64;  // per lap, and unconsumed
+inline constexpr std::size_t kSmall = 1 << 10;    // bytes of a message after which a lap may end
 static_assert(kLongest % kAlignment == 0);
 
 // length: bytes after the header.
@@ -30,7 +32,8 @@ class Position {
   // Skips a message of that length.
   void pass(std::size_t length) noexcept {
     offset_ += room_of(length);
-    if (++in_lap_ == kMostMessages || offset_ >= kRing) *this = {};
+    ++in_lap_;
+    if (offset_ >= kRing || (in_lap_ >= kMostMessages && length <= kSmall)) *this = {};
   }
 
  private:

@@ -186,6 +186,11 @@ void Line::count_taken(std::size_t length) {
   ++taken_;
   const bool ends_lap = taking_.offset() == 0;
   if (taken_ - reported_ < kReturn && unreported_bytes_ < kReturnBytes && !ends_lap) return;
+  report();
+}
+
+void Line::report() {
+  if (reported_ == taken_) return;
   reported_ = taken_;
   unreported_bytes_ = 0;
   try {

@@ -5,7 +5,7 @@ The messages are in C++ (_core.Exchange); this part prepares the program's array
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from zerohop import _core
@@ -47,9 +47,7 @@ class Exchange:
 
         proposes: a group of GPUs. Returns the other ranks that do so.
         """
-        for move in (*receives, *sends):
-            # A sender may have to wait until its partner has an inbox for it.
-            self._lines.connect(move.rank, self._deadline, all_needed=self._of_all)
+        self._connect(move.rank for move in (*receives, *sends))
         self._receives = receives
         self._exchange = _core.Exchange(
             self._lines.membership.endpoint,
@@ -64,6 +62,40 @@ class Exchange:
         )
         self._go_on()
         return self._exchange.proposers()
+
+    def run_steps(
+        self,
+        call: Called,
+        reduction: tuple[int, float],
+        source: Block,
+        target: Block | None,
+        *,
+        whole: int,
+        before: int,
+        proposes: bool,
+    ) -> list[int]:
+        """A part of a reduction, in host memory. whole: bytes of the call's array; before: those before this part.
+
+        Otherwise as run().
+        """
+        membership = self._lines.membership
+        self._exchange = _core.Exchange.of_reduction(
+            membership.endpoint,
+            self._lines.core,
+            (membership.rank, membership.size),
+            reduction,
+            (KINDS.index(call.kind), call.root, call.number, whole, call.digest),
+            source.flat.dtype,
+            (source.address, target.address if target else 0, source.nbytes, before),
+            proposes,
+        )
+        self._go_on()
+        return self._exchange.proposers()
+
+    def _connect(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            # A sender may have to wait until its partner has an inbox for it.
+            self._lines.connect(rank, self._deadline, all_needed=self._of_all)
 
     def go_on_with(self, exchange: _core.Exchange, stop: Stop | BaseException) -> None:
         """Continues one that has run. stop: its result or exception."""

@@ -15,8 +15,6 @@ from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import FEW, Turn
 
 PIECE = 8 << 20  # bytes of each array on the way at a time; the memory for them is kept
-# Bytes of an array whose blocks go with their headers, as in cpp/bindings/sliced_reduce.hpp.
-SLICED = 1 << 20
 OPS = {name: number for number, name in enumerate(_core.OPS) if number}  # the first is none
 
 
@@ -71,11 +69,12 @@ def _copied(turn: Turn, target: Block, source: Block) -> Block:
 
 def all_reduce(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
     """Small arrays go to all ranks, each of which reduces all. Of large ones each rank reduces a part."""
-    everyone = range(turn.size)
     if _is_one_shot(turn.size, block.nbytes):
         _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, reduction)
+    elif _goes_in_steps(turn, block.nbytes):
+        _in_steps(turn, out, block, reduction)
     else:
-        _by_slices(turn, out, block, reduction, everyone)
+        _by_slices(turn, out, block, reduction, range(turn.size))
 
 
 def _is_one_shot(size: int, nbytes: int) -> bool:
@@ -83,10 +82,37 @@ def _is_one_shot(size: int, nbytes: int) -> bool:
     return size <= FEW and nbytes <= EAGER and (size - 1) * nbytes <= 2 * EAGER
 
 
+def _goes_in_steps(turn: Turn, nbytes: int) -> bool:
+    """As in cpp/bindings/collective_plan.cpp: other ranks may take that path for the same call."""
+    for other in turn.others:
+        turn.lines.connect(other, turn.deadline, all_needed=True)
+    return nbytes <= _core.Exchange.MOST_IN_STEPS or turn.lines.core.all_near(turn.size)
+
+
+def _in_steps(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
+    """By cpp/bindings/sliced_reduce.hpp, in host memory: arrays of a GPU go there and back in pieces."""
+    whole = block.nbytes
+    on_host = block.on_host and (out is None or out.on_host)
+    step = whole if on_host else _core.Exchange.chunk_for_reductions(turn.size)
+    scratch = None if on_host else turn.copier.kept_scratch(min(step, whole), block)
+    sources = block.pieces(step)
+    targets = [None] * len(sources) if out is None else out.pieces(step)
+    for source, target in zip(sources, targets, strict=True):
+        between = None if scratch is None else _begin(scratch, source.nbytes)
+        here = source if between is None or source.on_host else _copied(turn, between, source)
+        there = target if target is None or target.on_host else between
+        turn.reduce(reduction, here, there, whole=whole, before=source.begin - block.begin)
+        if target is not None and there is not None:
+            turn.copy(target, there)
+
+
 def reduce(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
     """out: on the root."""
     if turn.size > FEW or block.nbytes > EAGER:
-        _by_slices(turn, out, block, reduction, [turn.root])
+        if _goes_in_steps(turn, block.nbytes):
+            _in_steps(turn, out, block, reduction)
+        else:
+            _by_slices(turn, out, block, reduction, [turn.root])
     elif turn.rank == turn.root:
         _direct(turn, {}, turn.others, block, out, reduction)
     else:
@@ -170,9 +196,8 @@ def _by_slices(
     """
     rank, size, whole = turn.rank, turn.size, block.nbytes
     others = turn.others
-    step = size * EAGER if whole <= SLICED else PIECE
-    pieces = block.pieces(step)
-    outs = out.pieces(step) if out is not None else []
+    pieces = block.pieces(PIECE)
+    outs = out.pieces(PIECE) if out is not None else []
     longest = _slices(pieces[0], size)[0].nbytes
     made = len(targets) if prefixes else 1
     scratch = turn.copier.kept_scratch((made + len(others)) * longest, block)

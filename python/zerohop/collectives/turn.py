@@ -66,5 +66,28 @@ class Turn:
             self.proposers.clear()
             self.proposers.update(found)
 
+    def reduce(
+        self,
+        reduction: tuple[int, float],
+        source: Block,
+        target: Block | None,
+        *,
+        whole: int,
+        before: int,
+    ) -> None:
+        """As Exchange.run_steps()."""
+        exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
+        found = exchange.run_steps(
+            self.call,
+            reduction,
+            source,
+            target,
+            whole=whole,
+            before=before,
+            proposes=self.proposes,
+        )
+        self.proposers.clear()
+        self.proposers.update(found)
+
     def copy(self, target: Block, source: Block) -> None:
         self.copier.copy(target, source, self.deadline)
