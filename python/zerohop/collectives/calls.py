@@ -25,7 +25,8 @@ class CollectiveCalls:
 
     Each returns a Collective. wait: False runs it in the background, after earlier calls; the arrays belong to it
     until ``.wait()`` has returned. timeout: seconds, for the whole call; default: the Endpoint's. stream: a GPU stream that the
-    call waits for first, as it does for the default streams of the arrays' GPUs; outputs are complete when it returns.
+    call waits for first, as it does for the default streams of the arrays' GPUs; outputs are complete when it returns. Where kernels
+    carry out the call (``world.gpu_collectives``) it takes its place in the stream instead, and returns at once.
 
     They raise TypeError, ValueError, IndexError for wrong arguments; then nothing has happened. A call that
     fails later is the last one of the World, on all of its ranks: PeerLost (a rank was lost, within 5 s), ValueError

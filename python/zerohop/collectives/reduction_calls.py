@@ -28,7 +28,7 @@ class ReductionCalls:
     bfloat16, which are accumulated in float32 and rounded once, float32, float64, complex. Blocks are combined in the order of
     ranks: the result is the same on all ranks and in every run, bit for bit.
 
-    array: of a host, strided or not, or a contiguous one of a GPU, which goes through host memory; or a number, for which the call
+    array: of a host, strided or not, or a contiguous one of a GPU; or a number, for which the call
     returns the result. out: another array for the result; default: `array` itself.
 
     In other respects they are collectives, with the same arguments and errors; TypeError for an op that the dtype does not have.
