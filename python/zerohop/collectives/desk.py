@@ -113,7 +113,7 @@ class Desk:
             turn = Turn(call, self._lines, self._copier, deadline, proposes)
             body(turn)
             if proposes and len(turn.proposers) == turn.size - 1:
-                self.gpus.settle(turn, next(f.device for f in flats if f.device != "cpu"))
+                self.gpus.settle(turn, flats)
 
         dtype = flats[0].dtype if flats else ""
         if reduction is not None:

@@ -8,7 +8,6 @@ the others which call it is (cpp/gpu/group_call.hpp).
 from __future__ import annotations
 
 import json
-import os
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +36,6 @@ class _Offer(NamedTuple):
 
     why: str
     gpu: str = ""  # its PCI address
-    pid: int = 0
     arena: str = ""  # its RemoteMemory
 
 
@@ -90,14 +88,15 @@ class GpuGroup:
 
     def proposes(self, flats: Sequence[Flat]) -> bool:
         """Whether this rank, in a call with these arrays, offers to set up a group."""
-        return not self._settled and any(flat.device != "cpu" for flat in flats)
+        return not self._settled and _gpu_of(flats) != ""
 
     def settles_with(self, collective: Collective) -> None:
         """That call may set up a group: the next one with GPU arrays waits for it, so that all ranks decide alike how it goes."""
         self._settling = collective
 
-    def settle(self, turn: Turn, device: str) -> None:
-        """All ranks call it in the same Turn. Raises RouteUnavailable where kernels were demanded."""
+    def settle(self, turn: Turn, flats: Sequence[Flat]) -> None:
+        """All ranks call it in the same Turn, with the arrays of its call. Raises RouteUnavailable where kernels were demanded."""
+        device = _gpu_of(flats)
         offer = self._offer(device, turn.deadline)
         offers = [_Offer(*json.loads(note)) for note in _exchange(turn, json.dumps(offer), 0)]
         why = next((each.why for each in offers if each.why), "") or self._shared(offers)
@@ -132,8 +131,7 @@ class GpuGroup:
             )
         except (Error, ValueError) as error:
             return _Offer(str(error))
-        gpu = str(_core.gpu_facts(int(device.partition(":")[2]))["pci"])
-        return _Offer("", gpu, os.getpid(), self._arena.remote.to_bytes().hex())
+        return _Offer("", _pci_of(device), self._arena.remote.to_bytes().hex())
 
     def _shared(self, offers: Sequence[_Offer]) -> str:
         """Why kernels would be slow: GPUs that ranks share."""
@@ -275,6 +273,14 @@ def _exchange(turn: Turn, text: str, step: int) -> list[str]:
         [turn.move(other, blocks[other], part=part) for other in turn.others],
     )
     return [note.tobytes().rstrip(b"\0").decode(errors="replace") for note in notes]
+
+
+def _gpu_of(flats: Sequence[Flat]) -> str:
+    return next((flat.device for flat in flats if flat.device != "cpu"), "")
+
+
+def _pci_of(device: str) -> str:
+    return str(_core.gpu_facts(int(device.partition(":")[2]))["pci"])
 
 
 def view_of(array: Any, what: str, *, written: bool = False) -> _core.ArrayView:

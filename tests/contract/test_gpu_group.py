@@ -1,0 +1,179 @@
+"""How the ranks of a World agree on collectives by kernels: with a stand-in for the kernels, and host arrays for a GPU's."""
+
+import threading
+
+import numpy as np
+import pytest
+import zerohop as zh
+from support.attempt import Attempt
+from support.ranks import close, results, worlds
+from zerohop import _core
+from zerohop._world.history import KINDS
+from zerohop.collectives import gpu_group
+
+
+class Standin:
+    """Of one rank. Its calls are done at once, as those that become part of a graph."""
+
+    NBYTES = _core.GpuGroup.NBYTES
+    RANKS = _core.GpuGroup.RANKS
+    refuses = ""  # why it meets nobody
+
+    def __init__(self, endpoint, rank, size, arena, name, timeout):
+        assert arena.nbytes == self.NBYTES[size]
+        self.rank, self.met, self.ended, self.calls = rank, [], "", []
+
+    def meet(self, rank, peer, arena, timeout):
+        if self.refuses:
+            raise zh.RouteUnavailable(self.refuses)
+        assert arena.nbytes > 0
+        self.met.append(rank)
+
+    def call(self, kind, root, op, factor, dtype, nbytes, sources, targets, stream, timeout):
+        self.calls.append((KINDS[kind], root, op, dtype, nbytes, len(sources), len(targets)))
+
+    def end(self, reason):
+        self.ended = reason
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """Arrays in host memory count as a GPU's, except those of a rank that is named."""
+    host = threading.local()
+    monkeypatch.setattr(gpu_group._core, "GpuGroup", Standin)
+    monkeypatch.setattr(gpu_group._core, "has_kernels", lambda: True)
+    monkeypatch.setattr(
+        gpu_group, "_gpu_of", lambda flats: "" if getattr(host, "arrays", False) else "cpu"
+    )
+    monkeypatch.setattr(gpu_group, "_pci_of", lambda device: f"GPU of {threading.get_ident()}")
+    monkeypatch.setattr(
+        gpu_group, "_on_gpu", lambda array: array is not None and not getattr(host, "arrays", False)
+    )
+    return host
+
+
+@pytest.fixture
+def ranks(rank_threads, stand_in, monkeypatch):
+    """Worlds whose calls take the general way."""
+    from zerohop.collectives.desk import Desk
+
+    monkeypatch.setattr(Desk, "at_once", lambda *_: None)
+    made = []
+
+    def make(size, **options):
+        made.extend(worlds(rank_threads, range(size), size, **options))
+        return made
+
+    yield make
+    close(made)
+
+
+def first(world, **how):
+    array = np.full(3, world.rank + 1.0)
+    world.all_reduce(array, **how).wait()
+    assert (array == sum(range(1, world.size + 1))).all()  # by messages
+
+
+def calls_of(world):
+    return world._desk.gpus._group.calls
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_the_first_reduction_sets_a_group_up_on_all_ranks(ranks, size):
+    made = ranks(size)
+    assert all(
+        world.gpu_collectives
+        == "messages: no all_reduce or reduce_scatter of GPU arrays by all ranks yet"
+        for world in made
+    )
+    results([Attempt(first, world) for world in made])
+    for world in made:
+        group = world._desk.gpus._group
+        assert group.met == [rank for rank in range(size) if rank != world.rank]
+        assert world.gpu_collectives == "kernels of cpu"
+        assert world.has_gpu_kernels
+        array, many = np.zeros(8, "f4"), np.zeros(8 * size, "f4")
+        world.all_reduce(array, "max")
+        world.reduce_scatter(array, many)
+        world.broadcast(array, 1, stream=7)
+        world.all_gather(many, array, stream=7)
+        assert group.calls == [
+            ("all_reduce", -1, 4, "float32", 32, 1, 1),
+            ("reduce_scatter", -1, 1, "float32", 32, size, 1),
+            ("broadcast", 1, 0, "float32", 32, int(world.rank == 1), int(world.rank != 1)),
+            ("all_gather", -1, 0, "float32", 32, 1, size),
+        ]
+        with pytest.raises(TypeError, match="there is no band of float32"):
+            world.all_reduce(array, "band")
+        with pytest.raises(ValueError, match="overlaps"):
+            world.all_reduce(many[:8], out=many[4:12])
+        with pytest.raises(ValueError, match="equal blocks"):
+            world.all_reduce(array, out=many)
+    world.close()
+    assert group.ended == "the World 'world' is closed"
+
+
+def test_a_call_after_one_in_the_background_waits_for_its_decision(ranks):
+    made = ranks(2)
+    arrays = [[np.ones(1 << 18), np.ones(4)] for _ in made]
+
+    def two(world, mine):
+        calls = [world.all_reduce(array, wait=False) for array in mine]
+        for call in calls:
+            call.wait()
+
+    results([Attempt(two, world, mine) for world, mine in zip(made, arrays, strict=True)])
+    for world, (large, small) in zip(made, arrays, strict=True):
+        assert (large == 2).all()
+        assert (small == 1).all()  # the stand-in's
+        assert [call[4] for call in calls_of(world)] == [32]
+
+
+def test_a_rank_with_an_array_of_the_host_puts_the_decision_off(ranks, stand_in):
+    made = ranks(3)
+
+    def mixed(world):
+        stand_in.arrays = world.rank == 1
+        first(world)
+        stand_in.arrays = False
+
+    results([Attempt(mixed, world) for world in made])
+    assert not any(world.has_gpu_kernels for world in made)
+    results([Attempt(first, world) for world in made])
+    assert all(world.has_gpu_kernels for world in made)
+
+
+def test_a_rank_that_cannot_be_reached_decides_for_all(ranks, monkeypatch):
+    made = ranks(3)
+    monkeypatch.setattr(Standin, "refuses", "there is no link")
+    results([Attempt(first, world) for world in made])
+    for world in made:
+        assert world.gpu_collectives == "messages: rank 0: there is no link"
+    results([Attempt(first, world) for world in made])  # still works
+
+
+def test_ranks_that_share_a_gpu_use_messages(ranks, monkeypatch):
+    monkeypatch.setattr(gpu_group, "_pci_of", lambda device: "0000:01:00.0")
+    made = ranks(2)
+    results([Attempt(first, world) for world in made])
+    for world in made:
+        assert world.gpu_collectives.startswith(
+            "messages: rank 0: ranks 0 and 1 share the GPU 0000:01:00.0"
+        )
+
+
+def test_kernels_that_are_demanded_and_cannot_be_are_an_error(ranks, monkeypatch):
+    made = ranks(2, gpu_collectives="kernels")
+    monkeypatch.setattr(Standin, "refuses", "there is no link")
+    for attempt in [Attempt(first, world) for world in made]:
+        error = attempt.failure()
+        assert isinstance(error, zh.RouteUnavailable)
+        assert "cannot be: rank 0: there is no link" in str(error)
+
+
+def test_messages_can_be_demanded(ranks):
+    made = ranks(2, gpu_collectives="messages")
+    results([Attempt(first, world) for world in made])
+    assert made[0].gpu_collectives == 'messages: gpu_collectives="messages"'
+    with pytest.raises(ValueError, match="gpu_collectives must be one of auto, kernels, messages"):
+        ranks(1, gpu_collectives="always")
