@@ -23,6 +23,7 @@ from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_s
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
+from zerohop.collectives.gpu_group import check_way
 from zerohop.errors import Error, PeerLost
 from zerohop.segment import Segment
 
@@ -88,6 +89,7 @@ class World(CollectiveCalls, ReductionCalls):
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
+        check_way(gpu_collectives)
         store = open_store(store)
         options = {"local_rank": self.local_rank, **options}
         self._options = {"gpu_collectives": gpu_collectives, **options}

@@ -31,6 +31,12 @@ _SETUP = 1 << 30  # the first part of these blocks
 _LATE = 1.0  # seconds, more than its kernel, until a wait for a call gives up
 
 
+def check_way(wanted: str) -> None:
+    """Raises ValueError."""
+    if wanted not in WAYS:
+        raise ValueError(f"gpu_collectives must be one of {', '.join(WAYS)}, not {wanted!r}")
+
+
 class _Offer(NamedTuple):
     """why: it has no arena; then the rest is empty."""
 
@@ -43,8 +49,6 @@ class GpuGroup:
     """Of one World. wanted: one of WAYS."""
 
     def __init__(self, membership: Membership, wanted: str) -> None:
-        if wanted not in WAYS:
-            raise ValueError(f"gpu_collectives must be one of {', '.join(WAYS)}, not {wanted!r}")
         self._membership, self._wanted = membership, wanted
         self._group: _core.GpuGroup | None = None
         self._new: _core.GpuGroup | None = None  # during the set-up
