@@ -18,8 +18,9 @@ using gpu::MemoryKind;
 FakeCuda& fake() { return FakeCuda::in_use(); }
 
 // A function is the address of its name.
-std::array<std::string_view, 4> kernels{"zerohop_copy_pieces", "zerohop_copy_ranges",
-                                        "zerohop_wait_word", "zerohop_forget_notes"};
+std::array<std::string_view, 6> kernels{"zerohop_copy_pieces",  "zerohop_copy_ranges",
+                                        "zerohop_wait_word",    "zerohop_forget_notes",
+                                        "zerohop_group_chunks", "zerohop_group_packets"};
 
 template <typename T>
 const T& argument(void** arguments, int which) {
