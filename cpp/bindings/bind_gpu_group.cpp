@@ -79,7 +79,9 @@ sent, or of one for each rank, and of the block that comes. timeout: seconds tha
 ranks. Returns a Transfer; None: the call has become part of the graph into which `stream` is captured.)")
       .def(
           "end",
-          [](const GpuGroupHandle& self, const std::string& reason) { self.group->end(reason); },
+          [](const GpuGroupHandle& self, const std::string& reason) {
+            without_gil([&] { self.group->end(reason); });
+          },
           py::arg("reason"), "Ends kernels that wait, and refuses later calls.")
       .def_property_readonly(
           "why_failed", [](const GpuGroupHandle& self) { return self.group->why_failed(); },

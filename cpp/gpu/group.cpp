@@ -10,6 +10,7 @@
 #include "driver/cuda_constants.hpp"
 #include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
+#include "gpu/stream_wait.hpp"
 #include "gpu/user_stream.hpp"
 
 namespace zerohop::gpu {
@@ -73,6 +74,16 @@ std::optional<std::uint32_t> Group::launch(Launch launch, std::optional<driver::
              "cuStreamWriteValue32");
   check_cuda(cuda, cuda.event_record(parts_->last.get(), stream), "cuEventRecord");
   return launched_;
+}
+
+bool Group::close(std::uint64_t arena, const Deadline& deadline) {
+  const driver::Cuda& cuda = device_->cuda();
+  const DeviceGuard guard(*device_);
+  const Stream stream = make_stream(cuda);
+  check_cuda(cuda,
+             cuda.memory_set(arena + GroupArena::kBroken, 1, sizeof(std::uint32_t), stream.get()),
+             "cuMemsetD8Async");
+  return wait_stream(*device_, stream.get(), "the end of a group of GPUs", deadline);
 }
 
 GroupEnd Group::failure() const noexcept {

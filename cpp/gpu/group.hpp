@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/deadline.hpp"
 #include "base/locks.hpp"
 #include "gpu/group_call.hpp"
 #include "gpu/handles.hpp"
@@ -40,6 +41,9 @@ class Group {
   std::uint32_t ended() const noexcept { return words().ended.load(std::memory_order_acquire); }
   // The first that failed; after that all fail.
   GroupEnd failure() const noexcept;
+  // All later kernels end at once, without a look at the arenas of other ranks, those of graphs
+  // too. arena: this rank's. False: the GPU did not get to it in time. Throws CudaError.
+  bool close(std::uint64_t arena, const Deadline& deadline);
   // Ends the kernels that wait, and all later ones.
   void cancel() noexcept { words().cancelled.store(1, std::memory_order_release); }
 

@@ -2,10 +2,10 @@
 // arena of each rank, through which blocks go. Included by host code and by kernels.
 //
 // There are two ways. Packets: in every 8 bytes that a rank stores into another's arena half are of
-// the block, and half are a tag, so the data is its own notification (NCCL calls that LL). Chunks: a block
-// of threads stores part of a block, and then a flag. Each block of threads counts its own packets
-// and chunks in its rank's arena. So a launch has no number of its own, and a CUDA graph may repeat
-// it.
+// the block, and half are a tag, so the data is its own notification (NCCL calls that LL). Chunks:
+// a block of threads stores part of a block, and then a flag. Each block of threads counts its own
+// packets and chunks in its rank's arena. So a launch has no number of its own, and a CUDA graph
+// may repeat it.
 #pragma once
 
 #include <cstdint>
@@ -61,17 +61,18 @@ struct GroupArena {
   static constexpr std::uint64_t kCounts = 1024;
   static constexpr std::uint64_t kFirst = kCounts + kGroupBlocks * sizeof(Counts);
   static constexpr std::uint64_t kFlags = kGroupBlocks * kGroupRanks * std::uint64_t{8};
-  static constexpr std::uint64_t kSecond = kFirst + kFlags;
+  static constexpr std::uint64_t kSecond = kFirst + kTurns * kFlags;
   static constexpr std::uint64_t kPackets = kSecond + kFlags;
 
   static constexpr std::uint64_t counts(unsigned block) { return kCounts + block * sizeof(Counts); }
   static constexpr std::uint64_t call(unsigned rank) { return kCalls + rank * sizeof(Call); }
-  // 64 bits: the chunk and the code's hash, stored by `rank`.
-  static constexpr std::uint64_t first(unsigned block, unsigned rank) {
-    return kFirst + (block * kGroupRanks + rank) * std::uint64_t{8};
+  // 64 bits: a chunk's number and the code's hash, stored by `rank`. The first flags of a block are
+  // as many as chunks on their way, so that each stays until it has been compared.
+  static constexpr std::uint64_t first(unsigned block, unsigned turn, unsigned rank) {
+    return kFirst + turn * kFlags + (block * kGroupRanks + rank) * std::uint64_t{8};
   }
   static constexpr std::uint64_t second(unsigned block, unsigned rank) {
-    return first(block, rank) + kFlags;
+    return kSecond + (block * kGroupRanks + rank) * std::uint64_t{8};
   }
   // Two sets, used in turn: a rank that stores into one knows that it has been read, since it has
   // received the packets of the call after that.

@@ -45,13 +45,16 @@ class ContextGuard {
   const driver::Cuda& cuda_;
 };
 
-bool is_captured(const driver::Cuda& cuda, driver::CudaStream stream) {
+enum class Capture { none, active, implied };  // implied: of another stream, by the default one
+
+Capture capture_of(const driver::Cuda& cuda, driver::CudaStream stream) {
   int capturing = 0;
   const driver::CudaResult result = cuda.stream_is_capturing(stream, &capturing);
-  const bool implied =
-      result >= driver::kCudaErrorCaptureFirst && result <= driver::kCudaErrorCaptureLast;
-  if (!implied) driver::check_cuda(cuda, result, "cuStreamIsCapturing of stream=");
-  return implied || capturing != 0;
+  if (result >= driver::kCudaErrorCaptureFirst && result <= driver::kCudaErrorCaptureLast) {
+    return Capture::implied;
+  }
+  driver::check_cuda(cuda, result, "cuStreamIsCapturing of stream=");
+  return capturing != 0 ? Capture::active : Capture::none;
 }
 
 void check_own(const Device& device, driver::CudaStream stream) {
@@ -80,7 +83,7 @@ int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream) {
 
 void check_stream(const Device& device, driver::CudaStream stream) {
   check_own(device, stream);
-  if (!is_captured(device.cuda(), stream)) return;
+  if (capture_of(device.cuda(), stream) == Capture::none) return;
   throw RouteUnavailable(
       "stream= is being captured into a CUDA graph, which could be replayed when the peer or its "
       "memory is gone: make the call outside the capture, before or after the graph");
@@ -88,7 +91,11 @@ void check_stream(const Device& device, driver::CudaStream stream) {
 
 bool check_capturable(const Device& device, driver::CudaStream stream) {
   check_own(device, stream);
-  return is_captured(device.cuda(), stream);
+  const Capture found = capture_of(device.cuda(), stream);
+  if (found != Capture::implied) return found == Capture::active;
+  throw RouteUnavailable(
+      "stream= is the default stream, and another stream is being captured into a CUDA graph: pass "
+      "a stream that was created, or make the call outside the capture");
 }
 
 bool wait_user_stream(const std::shared_ptr<const driver::Cuda>& cuda, driver::CudaStream stream,

@@ -20,6 +20,7 @@ int ordinal_of(const driver::Cuda& cuda, driver::CudaStream stream);
 // current.
 void check_stream(const Device& device, driver::CudaStream stream);
 // The same for work that may be part of a graph: returns whether the stream is being captured.
+// Throws RouteUnavailable for the legacy default stream while another stream is being captured.
 bool check_capturable(const Device& device, driver::CudaStream stream);
 
 // Waits for the work submitted to the stream so far; false when the deadline passed first. Throws

@@ -349,7 +349,7 @@ class World(CollectiveCalls, ReductionCalls):
             self._next.close()
         try:
             self._membership.say_why(error)
-            self._desk.gpus.close()
+            self._desk.gpus.close(self._membership.bound(timeout))
         finally:
             self._membership.close(timeout)
         if untaken:

@@ -50,6 +50,7 @@ struct Job {
   std::vector<GroupEnd> ends;
   std::vector<std::uint32_t> cancelled;
   std::uint64_t patience = kPatienceNs;
+  unsigned late = ~0U;  // a rank that begins when another has stored all that it can
 };
 
 using Launches = std::vector<gpu::Group::Launch>;  // of one rank, one after the other
@@ -61,6 +62,11 @@ void run(Job& job, unsigned rank, const Launches& launches, unsigned thread, uns
   blockIdx.x = block;
   blockDim.x = kThreads;
   this_block = &mine;
+  if (rank == job.late) {
+    const unsigned other = rank == 0 ? 1 : 0;
+    const std::uint64_t flag = address(job.arenas[rank].get()) + GroupArena::first(0, 0, other);
+    while (gpu::glance(flag) == 0) std::this_thread::yield();
+  }
   for (gpu::Group::Launch launch : launches) {
     gridDim.x = launch.blocks;
     for (unsigned each = 0; each < job.size; ++each) {
@@ -71,15 +77,19 @@ void run(Job& job, unsigned rank, const Launches& launches, unsigned thread, uns
     launch.call.nanoseconds = job.patience;
     if (block < launch.blocks && launch.by_packets) {
       gpu::PacketCall call(launch.call);
-      call.send();
-      const auto number = show(launch.call);
-      call.receive_all();
-      leave(launch.call, number);
+      if (call.begin()) {
+        call.send();
+        const auto number = show(launch.call);
+        call.receive_all();
+        leave(launch.call, number);
+      }
     } else if (block < launch.blocks) {
       gpu::ChunkCall call(launch.call, &places);
-      const auto number = show(launch.call);
-      call.run();
-      leave(launch.call, number);
+      if (call.begin()) {
+        const auto number = show(launch.call);
+        call.run();
+        leave(launch.call, number);
+      }
     }
     all.arrive_and_wait();  // a kernel begins when the one before has ended
   }
@@ -298,6 +308,21 @@ TEST_CASE("ranks that make different calls both see the other's, whatever the wa
             "all_reduce, sum, of " + std::to_string(4 * counts[1 - rank]) + " bytes of int32");
     }
   }
+}
+
+TEST_CASE("a rank that comes late sees that a call with more chunks is another") {
+  Calls calls(2, false);
+  std::vector<Array> arrays{numbers(0, 2000), numbers(1, 2000)};
+  const std::array<std::size_t, 2> counts{2000, 16};
+  for (unsigned rank = 0; rank < 2; ++rank) {
+    const std::vector at{address(arrays[rank].data())};
+    calls.add(rank, Kind::broadcast, 0, Op::none, counts[rank], rank == 0 ? at : kNone,
+              rank == 0 ? kNone : at);
+  }
+  calls.job.late = 1;
+  run(calls.job, calls.launches);
+  for (const GroupEnd& end : calls.job.ends) CHECK(end.what == GroupEnd::differs);
+  CHECK(arrays[1] == numbers(1, 2000));
 }
 
 TEST_CASE("an operation that differs is not carried out") {

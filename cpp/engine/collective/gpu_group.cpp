@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/fork.hpp"
 #include "base/report.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/stream_wait.hpp"
@@ -30,7 +31,8 @@ std::string seconds_text(double seconds) {
 
 GpuGroup::GpuGroup(Host host, const GroupPlace& place, Memory arena, std::string name,
                    const Deadline& deadline)
-    : host_(std::move(host)),
+    : generation_(fork_generation()),
+      host_(std::move(host)),
       place_(place),
       name_(std::move(name)),
       arena_(std::move(arena)),
@@ -56,6 +58,12 @@ GpuGroup::GpuGroup(Host host, const GroupPlace& place, Memory arena, std::string
 }
 
 GpuGroup::~GpuGroup() {
+  if (generation_ != fork_generation()) {  // it belongs to the parent, as do its mappings
+    new auto(std::move(members_));
+    new auto(std::move(entries_));
+    new auto(std::move(waits_));
+    return;
+  }
   for (Member& member : members_) {
     if (member.peer) member.peer->forget(member.loss);
   }
@@ -65,25 +73,37 @@ GpuGroup::~GpuGroup() {
         {.message = text_of_code(entry.code) + ": the World was closed before its kernel ended"});
     entry.transfer->drop();
   }
-  release();
+  auto kept = take_members();
+  kept.push_back(registration_);
+  kept.push_back(group_);
+  gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.clear(); });
 }
 
-// Lets go of what kernels use, also those of graphs, once they have ended; it is idle from then on.
-void GpuGroup::release() noexcept {
-  struct Kept {
-    std::shared_ptr<gpu::Group> group;
-    std::vector<std::shared_ptr<const void>> memory;
-  };
-  auto kept = std::make_shared<Kept>(Kept{.group = group_, .memory = {registration_}});
-  {
-    const std::lock_guard lock(mutex_);
-    for (Member& member : members_) {
-      kept->memory.insert(kept->memory.end(), std::make_move_iterator(member.kept.begin()),
-                          std::make_move_iterator(member.kept.end()));
-      member.kept.clear();
-    }
+GpuGroup::Kept GpuGroup::take_members() noexcept {
+  Kept taken;
+  const std::lock_guard lock(mutex_);
+  for (Member& member : members_) {
+    taken.insert(taken.end(), std::make_move_iterator(member.kept.begin()),
+                 std::make_move_iterator(member.kept.end()));
+    member.kept.clear();
   }
-  gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.reset(); });
+  return taken;
+}
+
+// A rank is lost, and may be waiting to close its memory: lets go of it, once no kernel, not even
+// of a graph, will touch it.
+void GpuGroup::let_go() noexcept {
+  constexpr Deadline::Seconds kPatience{5.0};
+  Kept kept = take_members();
+  try {
+    if (group_->close(arena_.layout().address, Deadline::after(kPatience))) {
+      gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.clear(); });
+      return;
+    }
+  } catch (const Error&) {
+    // The GPU has failed.
+  }
+  for (auto& each : kept) gpu::keep_for_good(std::move(each));
 }
 
 void GpuGroup::meet(std::uint32_t rank, const std::shared_ptr<Peer>& peer,
@@ -92,6 +112,7 @@ void GpuGroup::meet(std::uint32_t rank, const std::shared_ptr<Peer>& peer,
   KernelReach reach =
       peer->kernels().mapped({.local = &arena_, .remote = &arena}, Hearers::cpu, timeout);
   if (!reach.puts) throw RouteUnavailable("the memory of another rank's group cannot be written");
+  const std::lock_guard lock(mutex_);
   addresses_.arenas[rank] = reach.remote;
   // A driver call that frees memory waits for the kernel of one rank, and the launch of the other
   // would wait for that call.
@@ -110,20 +131,19 @@ void GpuGroup::on_lost(std::uint32_t rank) noexcept {
   std::uint32_t none = kNone;
   lost_.compare_exchange_strong(none, rank);
   group_->cancel();
-  // The rank may be waiting to close its memory.
   gpu::run_apart(device().ordinal(), [weak = weak_from_this()] {
-    if (const auto group = weak.lock()) group->release();
+    if (const auto group = weak.lock()) group->let_go();
   });
 }
 
 void GpuGroup::end(const std::string& reason) noexcept {
+  group_->cancel();  // first: another thread may hold the lock while a stream is full
   try {
     const std::lock_guard lock(mutex_);
     if (why_ended_.empty()) why_ended_ = reason;
   } catch (const std::bad_alloc&) {
-    // It ends without a reason.
+    return;  // it ends without a reason
   }
-  group_->cancel();
 }
 
 std::string GpuGroup::loss() const {
@@ -132,13 +152,12 @@ std::string GpuGroup::loss() const {
   return "rank " + std::to_string(rank) + " is lost: " + members_[rank].peer->why_lost();
 }
 
-// Throws what ended the group.
+// Throws what ended the group. Requires the lock.
 void GpuGroup::check() const {
-  if (group_->failure().what != GroupEnd::fine) {
-    throw Error("the GPUs' collectives have ended: " + why_failed());
-  }
   if (const std::string lost = loss(); !lost.empty()) throw PeerLost(lost);
-  const std::lock_guard lock(mutex_);
+  if (group_->failure().what != GroupEnd::fine) {
+    throw Error("the GPUs' collectives have ended: " + failure_of("a call", 0).message);
+  }
   if (!why_ended_.empty()) throw Error(why_ended_);
 }
 
@@ -149,14 +168,14 @@ std::string GpuGroup::why_failed() const {
 
 std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
                                          std::optional<driver::CudaStream> stream, double seconds) {
-  check();
   gpu::Group::Launch launch = plan(place_, arrays, GroupLimits(place_.size));
-  std::copy_n(addresses_.arenas, place_.size, launch.call.arenas);
   launch.call.nanoseconds = static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
   auto waits = std::make_shared<const gpu::KernelsWait>();
   std::shared_ptr<Transfer> transfer;
   {
     const std::lock_guard lock(mutex_);
+    check();
+    std::copy_n(addresses_.arenas, place_.size, launch.call.arenas);
     const auto number = group_->launch(launch, stream);
     if (!number) return nullptr;
     transfer = std::make_shared<Transfer>(host_.poller, arrays.nbytes, route_);
@@ -214,7 +233,8 @@ Failure GpuGroup::failure_of(const std::string& call, double seconds) const noex
     return {
         .kind = Failure::Kind::timeout,
         .message = message + goes_on +
-                   ". Its arrays must be on a GPU, as here. If a program was blocked meanwhile: "
+                   ". On all ranks the arrays must be on GPUs, and stream=, counts= and lists of "
+                   "arrays given alike. If a program was blocked meanwhile: "
                    "CUDA loads a kernel at its first launch, and waits for all streams to do so "
                    "(set CUDA_MODULE_LOADING=EAGER, or launch it once before)",
         .effect = Effect::some};
@@ -224,8 +244,7 @@ Failure GpuGroup::failure_of(const std::string& call, double seconds) const noex
             .message = call + ": " + lost + goes_on,
             .effect = Effect::some};
   }
-  const std::lock_guard lock(mutex_);
-  return {.message = call + ": " + why_ended_ + goes_on, .effect = Effect::some};
+  return {.message = call + ": the World was closed" + goes_on, .effect = Effect::some};
 } catch (const std::bad_alloc&) {
   return {.message = "out of memory"};  // short enough to need no allocation
 }

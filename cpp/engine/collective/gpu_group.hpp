@@ -70,18 +70,21 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   };
   struct Member {
     std::shared_ptr<Peer> peer;
-    std::vector<std::shared_ptr<const void>> kept;  // its arena, mapped
+    std::vector<std::shared_ptr<const void>> kept;  // its arena, mapped; guarded by mutex_
     Done::Id loss = 0;
   };
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   void on_lost(std::uint32_t rank) noexcept;
-  void release() noexcept;
+  using Kept = std::vector<std::shared_ptr<const void>>;
+  Kept take_members() noexcept;
+  void let_go() noexcept;
   void check() const;
   std::string loss() const;
   Failure failure_of(const std::string& call, double seconds) const noexcept;
   void finish(Entry& entry) noexcept;
 
+  const unsigned generation_;  // of the process (fork)
   const Host host_;
   const GroupPlace place_;
   const std::string name_;

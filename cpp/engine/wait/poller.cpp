@@ -93,12 +93,16 @@ void Poller::add(const std::shared_ptr<Source>& source) {
   has_sources_.store(true, std::memory_order_release);
 }
 
+// With what is perhaps the last reference to each, to be dropped without the lock.
 void Poller::poll_sources() noexcept {
   if (!has_sources_.load(std::memory_order_acquire)) return;
+  Living living;
   const std::unique_lock lock(sources_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
   for (const auto& one : sources_) {
-    if (const auto source = one.lock(); source && source->pending()) source->poll();
+    auto source = one.lock();
+    if (source && source->pending()) source->poll();
+    living.push_back(std::move(source));
   }
 }
 
@@ -112,11 +116,14 @@ void Poller::finish_sources(const Deadline& deadline) noexcept {
 // Also true while another thread polls them.
 bool Poller::sources_pending() noexcept {
   if (!has_sources_.load(std::memory_order_acquire)) return false;
+  Living living;
   const std::unique_lock lock(sources_mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return true;
-  return std::ranges::any_of(sources_, [](const auto& one) {
-    const auto source = one.lock();
-    return source && source->pending();
+  return std::ranges::any_of(sources_, [&](const auto& one) {
+    auto source = one.lock();
+    const bool pending = source && source->pending();
+    living.push_back(std::move(source));
+    return pending;
   });
 }
 

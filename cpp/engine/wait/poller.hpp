@@ -18,6 +18,7 @@
 
 #include "base/deadline.hpp"
 #include "base/locks.hpp"
+#include "base/short_list.hpp"
 #include "base/spin_wait.hpp"
 #include "engine/rail.hpp"
 #include "engine/wait/async_waits.hpp"
@@ -156,6 +157,8 @@ class Poller {
     std::atomic<bool> retired{false};
     std::atomic<const char*> failed_call{nullptr};
   };
+
+  using Living = ShortList<std::shared_ptr<Source>, 4>;
 
   std::chrono::milliseconds serve_queues() noexcept;
   void poll_sources() noexcept;

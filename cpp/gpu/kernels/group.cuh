@@ -74,8 +74,7 @@ class Patience {
   u32 looks_ = 0;
 };
 
-// Shows the others which call this is, and counts it. Called by all threads. A call of a group that
-// has failed is not kept from sending: it gives up when it would wait.
+// Shows the others which call this is, and counts it. Called by all threads.
 __device__ inline u32 show(const GroupCall& call) {
   const u32 to = threadIdx.x;
   if (blockIdx.x != 0 || to >= call.size) return 0;

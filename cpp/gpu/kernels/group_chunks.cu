@@ -32,7 +32,11 @@ class ChunkCall {
         own_(call.arenas[call.rank]),
         counts_(own_ + GroupArena::counts(blockIdx.x) + sizeof(u32)),
         first_(glance(counts_) + 1),
+        broken_(glance(own_ + GroupArena::kBroken)),
         patience_(call) {}
+
+  // Called by all threads. False: the group has failed, and the arenas of others may be gone.
+  __device__ bool begin() const { return __syncthreads_and(broken_ == 0); }
 
   __device__ void run() {
     u64 longest = 0;
@@ -48,18 +52,19 @@ class ChunkCall {
       if (i >= kLag && i - kLag < count) gather(first_ + i - kLag, begin + (i - kLag) * step);
       if (i < count) {
         send(first_ + i, begin + i * step);
-        signal(GroupArena::first(blockIdx.x, call_.rank), first_ + i);
+        signal(first_flag(first_ + i, call_.rank), first_ + i);
       }
       if (i == 0 || i > count) continue;
       number_ = first_ + i - 1;
       at_ = begin + (i - 1) * step;
       note_places();
-      if (!await(GroupArena::first(blockIdx.x, 0), number_, true)) return;
+      if (!await(first_flag(number_, 0), number_, true)) return;
       if (call_.op == 0) {
         receive();
       } else if (call_.result != 0 || call_.audience != 0) {
         for_type(call_.type, *this);
       }
+      // Without results only the end of reads is told: a load has ended once its value is stored.
       signal(GroupArena::second(blockIdx.x, call_.rank), number_, call_.audience != 0);
     }
     if (threadIdx.x == 0) put_word(counts_, first_ + count - 1);
@@ -84,6 +89,9 @@ class ChunkCall {
   }
   __device__ u64 result(u32 number, u32 from, u32 at) const {
     return call_.arenas[at] + arena_.result(blockIdx.x, number % GroupArena::kTurns, from, at);
+  }
+  __device__ static u64 first_flag(u32 number, u32 rank) {
+    return GroupArena::first(blockIdx.x, number % GroupArena::kTurns, rank);
   }
   __device__ bool gathers() const {
     bool any = false;
@@ -186,21 +194,22 @@ class ChunkCall {
     put_word(call_.arenas[to] + flag, Note{number | u64{call_.hash} << 32});
   }
 
-  // Waits for the flags of all others. compares: whether they are of the same call.
-  __device__ bool await(u64 flags, u32 number, bool compares) {
+  // Waits for the flags of all others: exact: of that chunk and of this call, or of that chunk or a
+  // later one.
+  __device__ bool await(u64 flags, u32 number, bool exact) {
     const u32 from = threadIdx.x;
     bool came = true;
     if (from < call_.size && from != call_.rank) {
-      came = await_one(own_ + flags, from, number, compares);
+      came = await_one(own_ + flags, from, number, exact);
     }
     return __syncthreads_and(came);
   }
-  __device__ bool await_one(u64 flags, u32 from, u32 number, bool compares) {
+  __device__ bool await_one(u64 flags, u32 from, u32 number, bool exact) {
+    const Note expected = number | u64{call_.hash} << 32;
     for (;;) {
       const Note flag = acquire_note(flags + from * sizeof(u64));
-      const auto ahead = static_cast<std::int32_t>(static_cast<u32>(flag) - number);
-      const bool is_other = ahead == 0 && compares && flag >> 32 != call_.hash;
-      if (ahead >= 0 && !is_other) return true;
+      const bool reached = static_cast<std::int32_t>(static_cast<u32>(flag) - number) >= 0;
+      if (exact ? flag == expected : reached) return true;
       if (!patience_.goes_on(from)) return false;
     }
   }
@@ -211,6 +220,7 @@ class ChunkCall {
   const u64 own_;
   const u64 counts_;
   const u32 first_;  // number of this call's first chunk
+  const u32 broken_;
   Patience patience_;
   u32 number_ = 0;  // of the chunk that is reduced
   u64 at_ = 0;      // where it begins in each block
@@ -223,6 +233,7 @@ extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
   using namespace zerohop::gpu;
   __shared__ ChunkCall::Places places;
   ChunkCall mine(call, &places);
+  if (!mine.begin()) return;
   const u32 number = show(call);
   mine.run();
   leave(call, number);

@@ -29,14 +29,18 @@ class PacketCall {
         arena_{call.size},
         counts_(call.arenas[call.rank] + GroupArena::counts(blockIdx.x)),
         number_(glance(counts_) + 1),
+        broken_(glance(call.arenas[call.rank] + GroupArena::kBroken)),
         patience_(call) {}
+
+  // Called by all threads. False: the group has failed, and the arenas of others may be gone.
+  __device__ bool begin() const { return __syncthreads_and(broken_ == 0); }
 
   __device__ void send() {
     for (u32 turn = 1; turn < call_.size; ++turn) {
       const u32 to = (call_.rank + turn) % call_.size;
       const u64 from = call_.sends[to], length = from != 0 ? call_.lengths[to] : 0;
       const u64 target = call_.arenas[to] + arena_.packets(number_ % 2, call_.rank);
-      for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
+      for (u64 i = first(); i < packets(length) || always(i); i += step()) {
         const u64 at = i * 8;
         const u64 data = at < length ? load_eight(from + at, length - at) : 0;
         store_packet(target + i * sizeof(Packet), Packet::of(data, number_, call_.hash));
@@ -62,10 +66,10 @@ class PacketCall {
   }
 
  private:
-  __device__ u64 begin() const { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
+  __device__ u64 first() const { return u64{blockIdx.x} * blockDim.x + threadIdx.x; }
   __device__ u64 step() const { return u64{gridDim.x} * blockDim.x; }
   // Each block of threads hears from every rank in every call: see GroupArena::packets.
-  __device__ bool always(u64 i) const { return i == begin() && threadIdx.x == 0; }
+  __device__ bool always(u64 i) const { return i == first() && threadIdx.x == 0; }
   static __device__ u64 packets(u64 nbytes) { return (nbytes + 7) / 8; }
 
   __device__ bool await(u32 rank, u64 i, u64& data) {
@@ -82,7 +86,7 @@ class PacketCall {
 
   __device__ bool receive() {
     const u64 length = call_.lengths[call_.rank];
-    for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
+    for (u64 i = first(); i < packets(length) || always(i); i += step()) {
       for (u32 rank = 0; rank < call_.size; ++rank) {
         const bool comes = has(call_.sources, rank) && i * 8 < length;
         u64 data;
@@ -104,7 +108,7 @@ class PacketCall {
   __device__ __noinline__ bool reduce() {
     const Reducing reducing(call_);
     const u64 length = call_.lengths[call_.rank];
-    for (u64 i = begin(); i < packets(length) || always(i); i += step()) {
+    for (u64 i = first(); i < packets(length) || always(i); i += step()) {
       const u64 at = i * 8;
       const auto load = [&](u32 rank, u64& block) {
         if (rank != call_.rank) return await(rank, i, block);
@@ -128,6 +132,7 @@ class PacketCall {
   const GroupArena arena_;
   const u64 counts_;
   const u32 number_;
+  const u32 broken_;
   Patience patience_;
   bool reduced_ = true;
 };
@@ -138,6 +143,7 @@ extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
     zerohop_group_packets(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
   PacketCall mine(call);
+  if (!mine.begin()) return;
   mine.send();
   const u32 number = show(call);
   mine.receive_all();

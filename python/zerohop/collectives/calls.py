@@ -9,7 +9,7 @@ from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SC
 from zerohop.collectives import algorithms
 from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
-from zerohop.collectives.gpu_group import view_of, views_of_parts
+from zerohop.collectives.gpu_group import are_even, view_of, views_of_parts
 from zerohop.collectives.order import Collective
 
 
@@ -158,7 +158,8 @@ class CollectiveCalls:
         desk, how = self._desk, How(stream, timeout, wait)
         if stream is not None and counts is None and desk.gpus.takes(array, out):
             into = views_of_parts(out, "out", self.size, written=True)
-            return desk.by_kernels(ALL_GATHER, None, [view_of(array, "array")], into, how)
+            if are_even(into):
+                return desk.by_kernels(ALL_GATHER, None, [view_of(array, "array")], into, how)
         source = desk.flat(array, "array")
         flats, blocks = desk.parts(out, "out", counts, writable=True)
         check_dtypes([source, *flats])
@@ -190,7 +191,8 @@ class CollectiveCalls:
             if done is not None:
                 return done
         desk, how = self._desk, How(stream, timeout, wait)
-        is_even = counts is None and out_counts is None
+        lists = isinstance(parts, (list, tuple)) or isinstance(out, (list, tuple))
+        is_even = counts is None and out_counts is None and not lists
         if stream is not None and is_even and desk.gpus.takes(parts, out):
             given = views_of_parts(parts, "parts", self.size)
             into = views_of_parts(out, "out", self.size, written=True)

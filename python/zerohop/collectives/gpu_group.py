@@ -8,8 +8,11 @@ the others which call it is (cpp/gpu/group_call.hpp).
 from __future__ import annotations
 
 import json
+from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -55,6 +58,8 @@ class GpuGroup:
         self._arena: Any = None
         self.device = ""  # of this rank, once the group exists
         self._why = self._refusal()
+        if self._why and wanted == "kernels" and membership.size > 1:
+            raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {self._why}')
         self._settled = bool(self._why)
         self._settling: Collective | None = None
         self._under_way: deque[tuple[_core.Transfer, Any]] = deque()  # with the arrays they use
@@ -75,9 +80,11 @@ class GpuGroup:
     @property
     def ready(self) -> bool:
         """Whether a later call with GPU arrays is carried out by kernels."""
-        settling, self._settling = self._settling, None
+        settling = self._settling
         if settling is not None:
             settling.join()
+            if self._settling is settling:
+                self._settling = None
         return self._group is not None
 
     @property
@@ -100,7 +107,14 @@ class GpuGroup:
 
     def settle(self, turn: Turn, flats: Sequence[Flat]) -> None:
         """All ranks call it in the same Turn, with the arrays of its call. Raises RouteUnavailable where kernels were demanded."""
-        device = _gpu_of(flats)
+        try:
+            self._settle(turn, _gpu_of(flats))
+        finally:
+            self._settled, self._new = True, None
+            if self._group is None:
+                self._arena = None
+
+    def _settle(self, turn: Turn, device: str) -> None:
         offer = self._offer(device, turn.deadline)
         offers = [_Offer(*json.loads(note)) for note in _exchange(turn, json.dumps(offer), 0)]
         why = next((each.why for each in offers if each.why), "") or self._shared(offers)
@@ -112,11 +126,10 @@ class GpuGroup:
                 why = str(error)
         found = _exchange(turn, why, 1)
         reasons = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
-        self._settled, self._new = True, None
         if not reasons:
             self._group, self.device = group, device
             return
-        self._arena, self._why = None, reasons[0]
+        self._why = reasons[0]
         if self._wanted == "kernels":
             raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {self._why}')
 
@@ -135,7 +148,8 @@ class GpuGroup:
             )
         except (Error, ValueError) as error:
             return _Offer(str(error))
-        return _Offer("", _pci_of(device), self._arena.remote.to_bytes().hex())
+        arena = b64encode(self._arena.remote.to_bytes()).decode()
+        return _Offer("", _pci_of(device), arena)
 
     def _shared(self, offers: Sequence[_Offer]) -> str:
         """Why kernels would be slow: GPUs that ranks share."""
@@ -155,7 +169,7 @@ class GpuGroup:
         assert new is not None
         for rank, offer in enumerate(offers):
             if rank != membership.rank:
-                arena = _core.RemoteMemory.from_bytes(bytes.fromhex(offer.arena))
+                arena = _core.RemoteMemory.from_bytes(b64decode(offer.arena))
                 new.meet(rank, membership.peer(rank, deadline), arena, deadline.left)
         return new
 
@@ -189,25 +203,30 @@ class GpuGroup:
                     f"this World's collectives of GPU arrays have been set up on {self.device}, on this rank, and an array lies "
                     f"on {view.device}: move it there"
                 )
-        _check_views(sources, targets)
+        _check_views(sources, targets, membership.rank)
         seconds = membership.bound(timeout)
         text = f"{KINDS[kind]} of {membership.name!r}"
         if not views or not views[0].nbytes:
             return Collective(text, seconds, True)
-        transfer = self._group.call(
-            kind,
-            NO_ROOT if root is None else root,
-            op,
-            factor,
-            views[0].dtype,
-            views[0].nbytes,
-            [view.address for view in sources],
-            [view.address for view in targets],
-            stream,
-            seconds,
-        )
+        try:
+            transfer = self._group.call(
+                kind,
+                NO_ROOT if root is None else root,
+                op,
+                factor,
+                views[0].dtype,
+                views[0].nbytes,
+                [view.address for view in sources],
+                [view.address for view in targets],
+                stream,
+                seconds,
+            )
+        except (RouteUnavailable, CudaError):  # of this call alone
+            raise
+        except Error as error:
+            raise failed(text, error) from None
         if transfer is None:
-            return Collective(text, seconds, True)
+            return Captured(text, seconds, True)
         while self._under_way and self._under_way[0][0].done:
             self._under_way.popleft()
         self._under_way.append((transfer, views))
@@ -216,15 +235,29 @@ class GpuGroup:
             collective.wait()
         return collective
 
-    def close(self) -> None:
+    def close(self, seconds: float) -> None:
+        """Waits so long for the calls that streams have still to carry out."""
+        deadline = Deadline(seconds)
+        for transfer, _ in self._under_way:
+            with suppress(Error, ValueError):
+                transfer.wait(deadline.left)
+        self._under_way.clear()
         if self._group is not None:
             self._group.end(f"the World {self._membership.name!r} is closed")
             self._group = None
         self._settled, self._arena = True, None
 
 
+class Captured(Collective):
+    """A call that has become part of a CUDA graph."""
+
+    enqueued = True
+
+
 class KernelCollective(Collective):
     """A call that a kernel carries out. Work enqueued later in its stream begins once it is done."""
+
+    enqueued = True
 
     def __init__(
         self,
@@ -289,12 +322,19 @@ def _pci_of(device: str) -> str:
 
 def view_of(array: Any, what: str, *, written: bool = False) -> _core.ArrayView:
     """Raises TypeError, ValueError."""
-    view = view_of_any(array, what)
+    # A view of Memory would wait for the default stream.
+    view: Any = array if isinstance(array, _core.Memory) else view_of_any(array, what)
     if not view.contiguous:
         raise ValueError(f"{what} must be contiguous: pass a contiguous copy (tensor.contiguous())")
     if written and not view.writable:
         raise ValueError(f"{what} is written, but read-only: give a writable array")
-    return view
+    each = view.nbytes // max(1, prod(view.shape))
+    if each and view.address % each:
+        raise ValueError(
+            f"{what} begins at an address that is no multiple of {each}, the size of its elements"
+        )
+    found: _core.ArrayView = view
+    return found
 
 
 def views_of_parts(
@@ -307,8 +347,6 @@ def views_of_parts(
         views = [
             view_of(each, f"{what}[{rank}]", written=written) for rank, each in enumerate(given)
         ]
-        if any(view.nbytes != views[0].nbytes for view in views):
-            raise ValueError(f"{what}: kernels take arrays of one size: leave out stream=")
         return views
     whole = view_of(given, what, written=written)
     rows = whole.shape[0] if whole.shape else 0
@@ -319,20 +357,39 @@ def views_of_parts(
     return [whole[rank * (rows // size) : (rank + 1) * (rows // size)] for rank in range(size)]
 
 
-def _check_views(sources: Sequence[_core.ArrayView], targets: Sequence[_core.ArrayView]) -> None:
-    """Raises ValueError for different dtypes and sizes, and where what is written overlaps with what is read."""
+def are_even(views: Sequence[_core.ArrayView]) -> bool:
+    """Whether all have one size, as kernels need."""
+    return all(view.nbytes == views[0].nbytes for view in views)
+
+
+def _check_views(
+    sources: Sequence[_core.ArrayView], targets: Sequence[_core.ArrayView], rank: int
+) -> None:
+    """Raises ValueError for different dtypes and sizes, and for memory that is both written and read, or written twice.
+
+    Only this rank's own block may lie exactly at its destination.
+    """
     views = [*sources, *targets]
     for view in views:
         if view.dtype != views[0].dtype or view.nbytes != views[0].nbytes:
             raise ValueError(
-                f"blocks of {views[0].nbytes} bytes of {views[0].dtype} and of {view.nbytes} bytes of {view.dtype}: a collective "
-                "has one dtype, and equal blocks"
+                f"blocks of {views[0].nbytes} bytes of {views[0].dtype} and of {view.nbytes} bytes of {view.dtype}: kernels take "
+                "one dtype, and equal blocks"
             )
-    for target in targets:
-        for source in sources:
-            apart = abs(target.address - source.address)
-            if 0 < apart < target.nbytes:
+
+    def own(of: Sequence[_core.ArrayView]) -> int:
+        return rank if len(of) > 1 else 0
+
+    for number, target in enumerate(targets):
+        for other, source in enumerate(sources):
+            same = target.address == source.address
+            if same and number == own(targets) and other == own(sources):
+                continue
+            if abs(target.address - source.address) < target.nbytes:
                 raise ValueError("memory that is written overlaps with memory that is read")
+        for second in targets[:number]:
+            if abs(target.address - second.address) < target.nbytes:
+                raise ValueError("memory is written twice: the outputs overlap")
 
 
 def _on_gpu(array: Any) -> bool:

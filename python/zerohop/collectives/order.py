@@ -25,6 +25,8 @@ class Collective:
     timeout: bound of the call in seconds, from the end of the calls before it.
     """
 
+    enqueued = False  # in a stream, which later work of the stream follows
+
     def __init__(self, text: str, timeout: float, done: bool = False) -> None:
         self._text, self.timeout, self._done = text, timeout, done
         self._error: BaseException | None = None

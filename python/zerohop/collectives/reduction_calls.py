@@ -12,7 +12,7 @@ from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SC
 from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
-from zerohop.collectives.gpu_group import view_of, views_of_parts
+from zerohop.collectives.gpu_group import are_even, view_of, views_of_parts
 from zerohop.collectives.reductions import Reduction, parse_reduction
 from zerohop.collectives.turn import Turn
 
@@ -105,14 +105,16 @@ class ReductionCalls:
         """Combines part `i` of all ranks into `out` of rank `i`. Both are contiguous. counts: rows of each part."""
         reduction, desk = parse_reduction(op, factor), self._desk
         if counts is None and desk.gpus.takes(out, parts):
-            return desk.by_kernels(
-                REDUCE_SCATTER,
-                None,
-                views_of_parts(parts, "parts", self.size),
-                [view_of(out, "out", written=True)],
-                How(stream, timeout, wait),
-                reduction,
-            )
+            views = views_of_parts(parts, "parts", self.size)
+            if are_even(views):
+                return desk.by_kernels(
+                    REDUCE_SCATTER,
+                    None,
+                    views,
+                    [view_of(out, "out", written=True)],
+                    How(stream, timeout, wait),
+                    reduction,
+                )
         if counts is None and stream is None and wait:
             done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *reduction)
             if done is not None:

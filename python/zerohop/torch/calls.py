@@ -106,6 +106,7 @@ class Calls:
             lambda **how: self._world.all_to_all(
                 out, parts, counts=counts, out_counts=out_counts, **how
             ),
+            by_kernels=not (counts or out_counts),
         )
 
     def _check_splits(self, name: str, splits: Sequence[int], tensor: Any) -> None:
@@ -124,7 +125,12 @@ class Calls:
 
     def alltoall(self, outputs: Sequence[Any], inputs: Sequence[Any], opts: Any) -> Work:
         out, parts = [written(each) for each in outputs], [read(each) for each in inputs]
-        return self._start(opts, outputs, lambda **how: self._world.all_to_all(out, parts, **how))
+        return self._start(
+            opts,
+            outputs,
+            lambda **how: self._world.all_to_all(out, parts, **how),
+            by_kernels=False,
+        )
 
     # --- reductions ---
 
@@ -179,14 +185,18 @@ class Calls:
         call: Callable[..., Collective],
         what: str = "",
         given: Sequence[Any] = (),
+        by_kernels: bool = True,
     ) -> Work:
-        """Runs it in this thread if the program waits anyway. given: input tensors, where there may be no output."""
+        """Runs it in this thread if the program waits anyway.
+
+        given: input tensors, where there may be no output. by_kernels: whether kernels can carry it out.
+        """
         timeout = opts.timeout.total_seconds()  # negative: none
         seconds = timeout if timeout > 0 else self.seconds
         wait = not getattr(opts, "asyncOp", True)
         on_gpu = next((each for each in (*outputs, *given) if each.is_cuda), None)
         if on_gpu is not None:
-            if self._world.has_gpu_kernels:
+            if by_kernels and self._world.has_gpu_kernels:
                 return self._enqueue(
                     on_gpu.device, (*outputs, *given), outputs, call, seconds, wait
                 )
@@ -203,17 +213,23 @@ class Calls:
         seconds: float,
         wait: bool,
     ) -> Work:
-        """A call that kernels carry out: in the current stream, or beside it, so that other work overlaps."""
+        """A call that kernels may carry out: in the current stream, or beside it, so that other work overlaps."""
         current = torch.cuda.current_stream(device)
         if wait:
-            return StreamWork(call(timeout=seconds, stream=current), outputs, seconds)
+            collective = call(timeout=seconds, stream=current)
+            if collective.enqueued:
+                return StreamWork(collective, call, outputs, seconds, current)
+            return CollectiveWork(collective, outputs, seconds, "")
         if self._stream is None:
             self._stream = torch.cuda.Stream(device)
         self._stream.wait_stream(current)
-        collective = call(timeout=seconds, stream=self._stream)
+        collective = call(timeout=seconds, stream=self._stream, wait=False)
+        if not collective.enqueued:
+            return CollectiveWork(collective, outputs, seconds, "")
         for tensor in tensors:
             tensor.record_stream(self._stream)
-        return StreamWork(collective, outputs, seconds, self._stream, self._stream.record_event())
+        event = self._stream.record_event()
+        return StreamWork(collective, call, outputs, seconds, self._stream, event)
 
     # Names before PyTorch 2.13.
     _allgather_base = all_gather_single

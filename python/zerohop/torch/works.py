@@ -121,20 +121,22 @@ class CollectiveWork(Work):
 class StreamWork(Work):
     """A call that kernels carry out. Waiting orders the current stream behind it, and does not block the CPU, as with NCCL.
 
-    stream, event: where it runs, and its end there; None: in the stream that was current. A failure is raised by a wait once it is
-    known, by the next call, and reported as a warning.
+    kept: keeps its inputs until a wait. stream: where it runs; event: its end there, None: that was the current stream. A failure
+    is raised by a wait once it is known, by the next call, and reported as a warning.
     """
 
     def __init__(
         self,
         collective: Collective,
+        kept: Any,
         outputs: Sequence[Any],
         seconds: float,
-        stream: Any = None,
+        stream: Any,
         event: Any = None,
     ) -> None:
         super().__init__(outputs, seconds)
-        self._collective, self._stream, self._event = collective, stream, event
+        self._collective, self._kept = collective, kept
+        self._stream, self._event = stream, event
 
     def is_completed(self) -> bool:
         return self._collective.done
@@ -149,6 +151,7 @@ class StreamWork(Work):
             self._collective.wait()
         if self._event is not None:
             torch.cuda.current_stream(self._stream.device).wait_event(self._event)
+        self._kept = None
 
     def block_current_stream(self) -> None:
         self._wait_to_the_end()
