@@ -9,8 +9,8 @@ from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SC
 from zerohop.collectives import algorithms
 from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
-from zerohop.collectives.gpu_group import are_even, view_of, views_of_parts
 from zerohop.collectives.order import Collective
+from zerohop.collectives.views import are_even, view_of, views_of_parts
 
 
 class CollectiveCalls:

@@ -12,9 +12,9 @@ from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SC
 from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
-from zerohop.collectives.gpu_group import are_even, view_of, views_of_parts
 from zerohop.collectives.reductions import Reduction, parse_reduction
 from zerohop.collectives.turn import Turn
+from zerohop.collectives.views import are_even, view_of, views_of_parts
 
 _NUMBERS = (int, float, complex, np.generic)
 _SIMPLE = {op: number for op, number in reductions.OPS.items() if op != "premul_sum"}
