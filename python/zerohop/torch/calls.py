@@ -10,6 +10,7 @@ from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
+from zerohop.torch import sparse
 from zerohop.torch.any_source import GOODBYE, AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
 from zerohop.torch.reduce_ops import reduction
@@ -135,7 +136,10 @@ class Calls:
     # --- reductions ---
 
     def allreduce(self, tensors: Sequence[Any], opts: Any) -> Work:
-        array, how = reduced(only(tensors, "all_reduce")), reduction(opts.reduceOp)
+        tensor = only(tensors, "all_reduce")
+        if tensor.is_sparse:
+            return sparse.all_reduce(self.allgather, tensor, opts, self._world.size, self.seconds)
+        array, how = reduced(tensor), reduction(opts.reduceOp)
         return self._start(
             opts, tensors, lambda **more: self._world.all_reduce(array, **how, **more)
         )

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from zerohop.torch.advice import ADVICE
 from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
+from zerohop.torch.forms import FORMS, with_options
 from zerohop.world import World
 
 _NAME = "zerohop"
@@ -119,6 +120,8 @@ def _routed(name: str) -> Callable[..., Any]:
     """The call of that name, passed to the backend of the tensors' device."""
 
     def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
+        if name in FORMS:
+            args, kwargs = with_options(name, args, kwargs), {}
         return getattr(self._serving(args, name), name)(*args, **kwargs)
 
     call.__name__ = name
@@ -178,8 +181,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     _reduce_scatter_base = _routed("_reduce_scatter_base")
     reduce_scatter_tensor_coalesced = _routed("reduce_scatter_tensor_coalesced")
 
-    def barrier(self, opts: Any = None) -> Any:
-        return self._calls.barrier(c10d.BarrierOptions() if opts is None else opts)
+    def barrier(self, *args: Any, **kwargs: Any) -> Any:
+        return self._calls.barrier(*with_options("barrier", args, kwargs))
 
     def _serving(self, args: Any, name: str) -> Any:
         device = _type_of(args)
