@@ -266,9 +266,6 @@ one later. of_all: all ranks make the call. See zerohop.collectives.)")
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
            py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"),
            py::arg("proposes") = false)
-      .def_property_readonly_static(
-          "MOST_IN_STEPS", [](const py::object&) { return SlicedReduce::kMost; },
-          "Bytes of an array that is reduced by of_reduction(), unless all ranks are near.")
       .def_static("chunk_for_reductions", &SlicedReduce::chunk_for, py::arg("size"),
                   "Bytes, for so many ranks.")
       .def_static("of_reduction", &of_reduction, py::arg("endpoint"), py::arg("lines"),
@@ -325,6 +322,8 @@ belong there). left: seconds that posting may wait.)")
       .def(
           "announce", [](const ExchangeHandle& self) { self.exchange->announce(); },
           "Announces large blocks to the receivers, once.");
+  // Bytes of an array that is reduced by of_reduction(), unless all ranks are near.
+  m.attr("Exchange").attr("MOST_IN_STEPS") = SlicedReduce::kMost;
 }
 
 }  // namespace

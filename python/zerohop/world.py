@@ -349,7 +349,8 @@ class World(CollectiveCalls, ReductionCalls):
             self._next.close()
         try:
             self._membership.say_why(error)
-            self._desk.gpus.close(self._membership.bound(timeout))
+            # After an error other ranks may never come to what is under way.
+            self._desk.gpus.close(0.0 if error else self._membership.bound(timeout))
         finally:
             self._membership.close(timeout)
         if untaken:
