@@ -9,6 +9,7 @@ from unittest.mock import patch
 
 import pytest
 from support.launchers import PATIENCE, torchrun
+from support.link import until
 from support.torch_ranks import TIMEOUT
 
 
@@ -117,6 +118,10 @@ def left() -> dict[str, int]:
     }
 
 
+def no_more_than(before: dict[str, int]) -> bool:
+    return all(count <= before[what] for what, count in left().items())
+
+
 def again_and_again() -> None:
     """Groups come and go, over the same store, and leave neither threads nor descriptors nor mappings."""
     import torch
@@ -127,7 +132,10 @@ def again_and_again() -> None:
     found = []
     for number in range(4):
         dist.destroy_process_group()
-        found.append(left())
+        if number < 2:
+            found.append(left())  # perhaps with a thread that is about to end
+        else:
+            until(lambda: no_more_than(found[1]), f"as little as {found[1]}")
         dist.init_process_group(
             "zerohop", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=TIMEOUT)
         )
@@ -139,7 +147,6 @@ def again_and_again() -> None:
         dist.recv(torch.empty(1 << 16), (rank - 1) % size)
         work.wait()
         dist.barrier()
-    assert found[1:] == [found[1]] * 3, found
 
 
 def test_a_group_leaves_nothing_behind(torch_job):
