@@ -51,7 +51,7 @@ class World(CollectiveCalls, ReductionCalls):
         local_rank: number of this process on its host; it selects ``world.gpu`` and, of several adapters, the
             one nearest to that GPU. Default: ``$ZEROHOP_LOCAL_RANK``, else the launcher's, else 0.
         gpu_collectives: by what collectives of GPU arrays go. "auto": by kernels of the ranks' GPUs, where each rank has a GPU of
-            its own on one host, else by messages; "kernels": by those, or RouteUnavailable; "messages".
+            its own on one host, else by messages (not verified between two GPUs); "kernels": by those, or RouteUnavailable; "messages".
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
     The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's; those above belong

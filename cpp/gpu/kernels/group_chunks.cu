@@ -64,7 +64,7 @@ class ChunkCall {
       } else if (call_.result != 0 || call_.audience != 0) {
         for_type(call_.type, *this);
       }
-      // Without results only the end of reads is told: a load has ended once its value is stored.
+      // Where no result was stored, the flag says only that the chunk was read: no fence.
       signal(GroupArena::second(blockIdx.x, call_.rank), number_, call_.audience != 0);
     }
     if (threadIdx.x == 0) put_word(counts_, first_ + count - 1);

@@ -101,7 +101,7 @@ class AnySource:
                 self._sleep(work.tag, deadline.slice)
 
     def close(self) -> None:
-        """Called once the World is closed: collects the errors of the probes, which nobody is to be told of."""
+        """Call it once the World is closed. Takes the errors of the probes, so that no warning reports them."""
         with self._lock:
             for probe in self._probes.values():
                 with suppress(Error, ValueError):
