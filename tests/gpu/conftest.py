@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,14 @@ ROWS = Rows()
 @pytest.fixture(scope="session")
 def rows() -> Rows:
     return ROWS
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """RuntimeWarnings about streams that went on without what they waited for: here warnings are errors that nothing catches."""
+    said: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda failure: said.append(str(failure.exc_value)))
+    return said
 
 
 def pytest_sessionfinish() -> None:

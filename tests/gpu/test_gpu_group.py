@@ -1,4 +1,4 @@
-"""Collectives by kernels: ranks on one GPU as threads of this process, and as processes."""
+"""Collectives by kernels: ranks as threads of this process, and as processes, on all GPUs that are there."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from zerohop.local import Link, RankFailed, Ranks
 
 # Streams that share a hardware channel would wait for each other: more of them, before CUDA starts.
 os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-GPU = "cuda:0"
+GPUS = [f"cuda:{number}" for number in range(torch.cuda.device_count())]
 TYPES = (
     torch.bool, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8, torch.float16,
     torch.bfloat16, torch.float32, torch.float64, torch.complex64, torch.complex128,
@@ -29,17 +29,29 @@ COUNTS = (1, 7, 1000, 40_001, 300_003)  # elements: by packets, one or several, 
 REPLAYS = 1000
 
 
+def gpu_of(rank: int) -> str:
+    """The ranks take turns at the GPUs."""
+    return GPUS[rank % len(GPUS)]
+
+
+def synchronize() -> None:
+    for gpu in GPUS:
+        torch.cuda.synchronize(gpu)
+
+
 class Group:
     """Worlds of one process, a thread for each while they meet, and a stream for each."""
 
     def __init__(self, directory: Path, size: int, **options: Any) -> None:
         self.size = size
-        self.streams = [torch.cuda.Stream(GPU) for _ in range(size)]
+        self.streams = [torch.cuda.Stream(gpu_of(rank)) for rank in range(size)]
         options = {"device": "soft0", "timeout": 20.0, "gpu_collectives": "kernels", **options}
 
         def rank(number: int) -> Any:
             world = zh.World(directory, number, size, **options)
-            world.all_reduce(torch.ones(1, device=GPU))  # by messages; then the group is set up
+            world.all_reduce(
+                torch.ones(1, device=gpu_of(number))
+            )  # by messages; then the group is set up
             return world
 
         with ThreadPoolExecutor(size) as threads:
@@ -49,13 +61,13 @@ class Group:
         return self
 
     def __exit__(self, *_: object) -> None:
-        torch.cuda.synchronize()
+        synchronize()
         for world in self.worlds:
             world.close()
 
     def call(self, name: str, rows: list[tuple[Any, ...]], **more: Any) -> list[Any]:
         """Each rank's call, in its stream, with its row of arguments."""
-        torch.cuda.synchronize()  # what the arguments were made by
+        synchronize()  # what the arguments were made by
         return [
             getattr(world, name)(*row, stream=stream, **more)
             for world, stream, row in zip(self.worlds, self.streams, rows, strict=True)
@@ -63,8 +75,8 @@ class Group:
 
 
 def most_bytes(size: int) -> int:
-    """Of a block: the blocks of threads of all ranks must fit on the one GPU at the same time."""
-    return 1 << 30 if size == 2 else 7_000_000 // size
+    """Of a block: the blocks of threads of all ranks of a GPU must fit on it at the same time."""
+    return 1 << 30 if size <= 2 * len(GPUS) else 7_000_000 // size
 
 
 @pytest.fixture(params=[2, 3, 4])
@@ -89,6 +101,11 @@ def random(dtype: torch.dtype, count: int, generator: torch.Generator) -> torch.
         return torch.randn(count, generator=generator).to(dtype)
     least = 0 if dtype == torch.uint8 else -100
     return torch.randint(least, 100, (count,), generator=generator).to(dtype)
+
+
+def on_gpus(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """By rank."""
+    return [each.to(gpu_of(rank)) for rank, each in enumerate(tensors)]
 
 
 def bits(tensor: torch.Tensor) -> np.ndarray:
@@ -118,7 +135,7 @@ def test_every_operation_of_every_type_is_the_hosts_bit_for_bit(group):
         for op in ops_of(dtype):
             for count in COUNTS if op in ("sum", "max") else (7, 40_001):
                 inputs = [random(dtype, count, generator) for _ in range(group.size)]
-                arrays = [each.to(GPU) for each in inputs]
+                arrays = on_gpus(inputs)
                 for call in group.call("all_reduce", [(each, op) for each in arrays], **factor(op)):
                     call.wait()
                 expected = bits(reduced(op, inputs))
@@ -133,32 +150,32 @@ def test_every_reduction_goes_where_it_belongs(group):
         if 4 * count > most_bytes(size):
             continue
         inputs = [random(torch.float32, count, generator) for _ in range(size)]
-        arrays = [each.to(GPU) for each in inputs]
+        arrays = on_gpus(inputs)
         outs = [torch.full_like(each, -1) for each in arrays]
         whole = bits(reduced("sum", inputs))
         group.call("all_reduce", [(each, "sum") for each in arrays], out=None)
-        torch.cuda.synchronize()
+        synchronize()
         assert all(np.array_equal(bits(each), whole) for each in arrays)
-        arrays = [each.to(GPU) for each in inputs]
+        arrays = on_gpus(inputs)
         root = count % size
-        torch.cuda.synchronize()
+        synchronize()
         for rank, world in enumerate(group.worlds):
             out = outs[rank] if rank == root else None
             world.reduce(arrays[rank], root, "sum", out=out, stream=group.streams[rank])
-        torch.cuda.synchronize()
+        synchronize()
         assert np.array_equal(bits(outs[root]), whole)
         assert all(np.array_equal(bits(a), bits(i)) for a, i in zip(arrays, inputs, strict=True))
         for rank, world in enumerate(group.worlds):
             world.scan(arrays[rank], "sum", out=outs[rank], stream=group.streams[rank])
-        torch.cuda.synchronize()
+        synchronize()
         for rank, out in enumerate(outs):
             assert np.array_equal(bits(out), bits(reduced("sum", inputs[: rank + 1]))), (
                 count,
                 rank,
             )
         parts = [random(torch.float32, count * size, generator) for _ in range(size)]
-        group.call("reduce_scatter", [(o, p.to(GPU)) for o, p in zip(outs, parts, strict=True)])
-        torch.cuda.synchronize()
+        group.call("reduce_scatter", list(zip(outs, on_gpus(parts), strict=True)))
+        synchronize()
         for rank, out in enumerate(outs):
             mine = [part[rank * count : (rank + 1) * count].contiguous() for part in parts]
             assert np.array_equal(bits(out), bits(reduced("sum", mine))), (count, rank)
@@ -172,37 +189,39 @@ def test_exchanges_in_a_stream(group):
             if count * dtype.itemsize > most_bytes(size):
                 continue
 
-            def made(value: int, rows: int = 1, count: int = count, dtype: Any = dtype) -> Any:
-                return torch.full((rows, count), value, dtype=dtype, device=GPU)
+            def made(at: int, value: int, rows: int = 1, made_of: Any = (count, dtype)) -> Any:
+                shape, kind = (rows, made_of[0]), made_of[1]
+                return torch.full(shape, value, dtype=kind, device=gpu_of(at))
 
-            arrays = [made(10 + rank) for rank in range(size)]
+            arrays = [made(rank, 10 + rank) for rank in range(size)]
             group.call("broadcast", [(each, root) for each in arrays])
-            torch.cuda.synchronize()
+            synchronize()
             assert all(bool((each == 10 + root).all()) for each in arrays)
-            arrays = [made(20 + rank) for rank in range(size)]
-            outs = [made(0, size) for _ in range(size)]
-            group.call("all_gather", [(o, a) for o, a in zip(outs, arrays, strict=True)])
-            torch.cuda.synchronize()
+            arrays = [made(rank, 20 + rank) for rank in range(size)]
+            outs = [made(rank, 0, size) for rank in range(size)]
+            group.call("all_gather", list(zip(outs, arrays, strict=True)))
+            synchronize()
             for out in outs:
                 assert [int(row[0]) for row in out] == list(range(20, 20 + size))
                 assert all(bool((row == row[0]).all()) for row in out)
             parts = [
-                torch.cat([made(10 * rank + to) for to in range(size)]) for rank in range(size)
+                torch.cat([made(rank, 10 * rank + to) for to in range(size)])
+                for rank in range(size)
             ]
-            group.call("all_to_all", [(o, p) for o, p in zip(outs, parts, strict=True)])
-            torch.cuda.synchronize()
+            group.call("all_to_all", list(zip(outs, parts, strict=True)))
+            synchronize()
             for rank, out in enumerate(outs):
                 assert [int(row[-1]) for row in out] == [10 * it + rank for it in range(size)]
-            torch.cuda.synchronize()
+            synchronize()
             for rank, world in enumerate(worlds):
                 given = parts[rank] if rank == root else None
                 world.scatter(arrays[rank], given, root, stream=streams[rank])
-            torch.cuda.synchronize()
+            synchronize()
             assert [int(each[0, -1]) for each in arrays] == [10 * root + to for to in range(size)]
             for rank, world in enumerate(worlds):
                 into = outs[rank] if rank == root else None
                 world.gather(into, arrays[rank], root, stream=streams[rank])
-            torch.cuda.synchronize()
+            synchronize()
             assert [int(row[0]) for row in outs[root]] == [10 * root + to for to in range(size)]
 
 
@@ -212,10 +231,10 @@ def test_views_at_any_address(pair):
     for dtype in (torch.uint8, torch.bfloat16, torch.float32):
         for begin, count in ((1, 9), (3, 30_000), (1, 400_001)):
             inputs = [random(dtype, begin + count, generator) for _ in range(2)]
-            arrays = [each.to(GPU) for each in inputs]
+            arrays = on_gpus(inputs)
             group_rows = [(each[begin:], "sum") for each in arrays]
             pair.call("all_reduce", group_rows)
-            torch.cuda.synchronize()
+            synchronize()
             expected = bits(reduced("sum", [each[begin:].contiguous() for each in inputs]))
             for array, given in zip(arrays, inputs, strict=True):
                 assert np.array_equal(bits(array[begin:]), expected)
@@ -225,9 +244,9 @@ def test_views_at_any_address(pair):
 def test_a_graph_is_replayed_a_thousand_times(pair):
     """Each replay takes what the one before has left; other calls come in between."""
     counts = (2, 1000, 9000, 200_000)
-    arrays = [[torch.zeros(count, device=GPU) for count in counts] for _ in range(2)]
+    arrays = [[torch.zeros(count, device=gpu_of(rank)) for count in counts] for rank in range(2)]
     graphs = []
-    torch.cuda.synchronize()
+    synchronize()
     for world, stream, mine in zip(pair.worlds, pair.streams, arrays, strict=True):
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream):
@@ -240,12 +259,12 @@ def test_a_graph_is_replayed_a_thousand_times(pair):
             with torch.cuda.stream(stream):
                 graph.replay()
         if number % 100 == 0:
-            torch.cuda.synchronize()
-            ones = [torch.ones(5, device=GPU) for _ in range(2)]
+            synchronize()
+            ones = [torch.ones(5, device=gpu_of(rank)) for rank in range(2)]
             pair.call("all_reduce", [(each,) for each in ones])
-            torch.cuda.synchronize()
+            synchronize()
             assert all(bool((each == 2).all()) for each in ones)
-    torch.cuda.synchronize()
+    synchronize()
     for mine in arrays:
         for array in mine:
             assert bool((array == 1.5 * REPLAYS).all())
@@ -253,9 +272,9 @@ def test_a_graph_is_replayed_a_thousand_times(pair):
 
 def test_a_stream_is_followed_and_goes_on(pair):
     """What was enqueued before is sent; what comes afterwards finds the result; the CPU does not wait."""
-    arrays = [torch.zeros(100_000, device=GPU) for _ in range(2)]
-    seen = [torch.zeros(100_000, device=GPU) for _ in range(2)]
-    torch.cuda.synchronize()
+    arrays = [torch.zeros(100_000, device=gpu_of(rank)) for rank in range(2)]
+    seen = [torch.zeros(100_000, device=gpu_of(rank)) for rank in range(2)]
+    synchronize()
     begin = time.perf_counter()
     for world, stream, array, copy in zip(pair.worlds, pair.streams, arrays, seen, strict=True):
         with torch.cuda.stream(stream):
@@ -265,12 +284,12 @@ def test_a_stream_is_followed_and_goes_on(pair):
             copy.copy_(array)
             assert not call.done
     assert time.perf_counter() - begin < 0.1
-    torch.cuda.synchronize()
+    synchronize()
     assert all(bool((copy == 3).all()) for copy in seen)
 
 
-def test_different_calls_are_an_error_that_names_them(pair):
-    arrays = [torch.ones(100, device=GPU), torch.ones(200, device=GPU)]
+def test_different_calls_are_an_error_that_names_them(pair, reported):
+    arrays = [torch.ones(100, device=gpu_of(0)), torch.ones(200, device=gpu_of(1))]
     calls = pair.call("all_reduce", [(each,) for each in arrays])
     for rank, call in enumerate(calls):
         with pytest.raises(ValueError, match="same calls") as caught:
@@ -279,30 +298,33 @@ def test_different_calls_are_an_error_that_names_them(pair):
         assert f"rank {1 - rank} has called all_reduce, sum, of {theirs} bytes" in str(caught.value)
     for world in pair.worlds:
         with pytest.raises(zh.Error):
-            world.all_reduce(arrays[0], stream=pair.streams[world.rank])
+            world.all_reduce(arrays[world.rank], stream=pair.streams[world.rank])
+    assert "the stream continues without it" in reported[0]
 
 
-def test_ways_that_differ_are_noticed(pair):
+def test_ways_that_differ_are_noticed(pair, reported):
     """One rank sends packets, the other chunks."""
-    arrays = [torch.ones(100, device=GPU), torch.ones(2_000_000, device=GPU)]
+    arrays = [torch.ones(100, device=gpu_of(0)), torch.ones(2_000_000, device=gpu_of(1))]
     for call in pair.call("all_reduce", [(each,) for each in arrays]):
         with pytest.raises(ValueError, match="same calls"):
             call.wait()
+    assert "same calls" in reported[0]
 
 
-def test_a_rank_that_does_not_come(pair):
-    array = torch.ones(100, device=GPU)
-    torch.cuda.synchronize()
+def test_a_rank_that_does_not_come(pair, reported):
+    array = torch.ones(100, device=gpu_of(0))
+    synchronize()
     begin = time.perf_counter()
     call = pair.worlds[0].all_reduce(array, stream=pair.streams[0], timeout=0.5)
     with pytest.raises(zh.TransferTimeout, match=r"rank 1 did not come in 0\.5 s"):
         call.wait()
     assert time.perf_counter() - begin < 3
+    assert "rank 1 did not come" in reported[0]
 
 
 def test_mistakes(pair):
     world, stream = pair.worlds[0], pair.streams[0]
-    array = torch.ones(8, device=GPU)
+    array = torch.ones(8, device=gpu_of(0))
     with pytest.raises(TypeError, match="there is no band of float32"):
         world.all_reduce(array, "band", stream=stream)
     with pytest.raises(ValueError, match="contiguous"):
@@ -310,24 +332,24 @@ def test_mistakes(pair):
     with pytest.raises(ValueError, match="overlaps"):
         world.all_reduce(array[:6], out=array[2:], stream=stream)
     with pytest.raises(ValueError, match="equal blocks"):
-        world.all_reduce(array, out=torch.ones(4, device=GPU), stream=stream)
+        world.all_reduce(array, out=torch.ones(4, device=gpu_of(0)), stream=stream)
     assert world.gpu_collectives == "kernels of cuda:0"
-    ones = [torch.ones(8, device=GPU) for _ in range(2)]
+    ones = [torch.ones(8, device=gpu_of(rank)) for rank in range(2)]
     for call in pair.call("all_reduce", [(each,) for each in ones]):
         call.wait()
     assert bool((ones[0] == 2).all())
 
 
 def in_process(link: Link, directory: Path) -> None:
-    torch.zeros(1, device=GPU)
+    torch.cuda.set_device(gpu_of(link.rank))
     options: dict[str, Any] = {"device": "soft0", "timeout": 60.0, "gpu_collectives": "kernels"}
     with zh.World(directory, link.rank, 2, **options) as world:
         for count in (3, 3, 1000, 50_000, 3_000_000):
-            array = torch.full((count,), float(world.rank + 1), device=GPU)
+            array = torch.full((count,), float(world.rank + 1), device=gpu_of(world.rank))
             world.all_reduce(array)
             assert bool((array == 3).all()), count
             link.report(f"{count} by {world.gpu_collectives}")
-        assert world.gpu_collectives == "kernels of cuda:0"
+        assert world.gpu_collectives == f"kernels of {gpu_of(world.rank)}"
         world.barrier()
 
 
@@ -338,10 +360,10 @@ def test_between_processes(tmp_path):
 
 def until_the_end(link: Link, directory: Path) -> None:
     """Rank 0 kills rank 1 while its kernel waits for it, and notes how long it waited then."""
-    torch.zeros(1, device=GPU)
+    torch.cuda.set_device(gpu_of(link.rank))
     options: dict[str, Any] = {"device": "soft0", "timeout": 60.0, "gpu_collectives": "kernels"}
     world = zh.World(directory / "job", link.rank, 2, **options)
-    array = torch.ones(1000, device=GPU)
+    array = torch.ones(1000, device=gpu_of(link.rank))
     world.all_reduce(array)
     world.all_reduce(array)
     _, other = link.exchange(os.getpid())
@@ -352,7 +374,7 @@ def until_the_end(link: Link, directory: Path) -> None:
     begin = time.perf_counter()
     with pytest.raises(zh.PeerLost, match="rank 1"):
         call.wait()
-    torch.cuda.synchronize()
+    synchronize()
     (directory / "seconds").write_text(str(time.perf_counter() - begin))
     world.close()
 

@@ -37,13 +37,20 @@ __device__ inline bool has(u32 ranks, u32 rank) { return (ranks >> rank & 1) != 
 // Of one thread, in one launch.
 class Patience {
  public:
-  __device__ explicit Patience(const GroupCall& call) : call_(call), began_(nanoseconds_now()) {}
+  __device__ explicit Patience(const GroupCall& call)
+      : call_(call),
+        began_(nanoseconds_now()),
+        look_for_cancel_(began_ + (1 + threadIdx.x % kLooksForCancel) * kMillisecond) {}
 
   // Called after each fruitless look at what `rank` sends. False: give up.
   __device__ bool goes_on(u32 rank) { return ++looks_ % kLooks != 0 || look_around(rank); }
 
  private:
   static constexpr u32 kLooks = 64;
+  // A load of host memory takes the link for about 20 ns. So of all threads that wait only some
+  // look there in each millisecond; what one finds, the others see in kBroken.
+  static constexpr u32 kLooksForCancel = 64;
+  static constexpr u64 kMillisecond = 1'000'000;  // of nanoseconds_now()
 
   // Records that this call failed, and makes all later ones fail at once.
   __device__ bool fail(GroupEnd::What what, u32 rank, u64 other) {
@@ -56,21 +63,29 @@ class Patience {
   // False: give up. Block 0 alone compares the calls: it knows this one's number.
   __device__ bool look_around(u32 rank) {
     if (glance(own() + GroupArena::kBroken) != 0) return false;  // another block has given up
-    const u64 place = own() + GroupArena::call(rank);
-    const Note theirs = acquire_note(place);
-    const u64 code = glance_at_note(place + sizeof theirs);
-    const u32 number = glance(own() + GroupArena::counts(0) + 8) + 1;
-    const bool same_number = static_cast<u32>(theirs) == number;
-    if (blockIdx.x == 0 && same_number && theirs >> 32 != call_.hash) {
-      return fail(GroupEnd::differs, rank, code);
+    const Note shown = acquire_note(shown_by(rank));
+    if (blockIdx.x == 0 && is_this(shown) && shown >> 32 != call_.hash) {
+      return fail(GroupEnd::differs, rank, code_of(rank));
     }
-    if (glance(call_.cancelled) != 0) return fail(GroupEnd::cancelled, rank, code);
-    if (nanoseconds_now() - began_ < call_.nanoseconds) return true;
-    return fail(GroupEnd::late, rank, same_number ? 0 : code);
+    const u64 now = nanoseconds_now();
+    if (now >= look_for_cancel_) {
+      look_for_cancel_ = now + kLooksForCancel * kMillisecond;
+      if (glance(call_.cancelled) != 0) return fail(GroupEnd::cancelled, rank, code_of(rank));
+    }
+    if (now - began_ < call_.nanoseconds) return true;
+    return fail(GroupEnd::late, rank, is_this(shown) ? 0 : code_of(rank));
   }
+
+  // The latest call of that rank.
+  __device__ u64 shown_by(u32 rank) const { return own() + GroupArena::call(rank); }
+  __device__ bool is_this(Note shown) const {
+    return static_cast<u32>(shown) == glance(own() + GroupArena::counts(0) + 8) + 1;
+  }
+  __device__ u64 code_of(u32 rank) const { return glance_at_note(shown_by(rank) + sizeof(Note)); }
 
   const GroupCall& call_;
   const u64 began_;
+  u64 look_for_cancel_;
   u32 looks_ = 0;
 };
 

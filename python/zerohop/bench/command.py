@@ -58,6 +58,22 @@ COMMANDS = {
         Bus bandwidth as nccl-tests defines it. Ours by p2p and without it (soft0 over TCP). Peers: mpi (Open MPI by
         mpi4py), gloo (torch.distributed).""",
     ),
+    "gpu-collectives": Command(
+        "gpu_collectives",
+        ("nccl", "symm_mem"),
+        """The same calls between the GPUs of this host, in CUDA graphs, a rank for each GPU.
+
+        With one GPU two ranks use it, as threads of a process. Needs PyTorch. Peers: nccl, symm_mem (the all_reduce of
+        PyTorch's symmetric memory).""",
+    ),
+    "train": Command(
+        "train",
+        ("gloo", "nccl"),
+        """A step of DDP and of FSDP2 on a transformer, with the backend zerohop of torch.distributed and with others.
+
+        A rank for each GPU if there are several (350 million parameters of bfloat16), else two ranks on the CPU (26
+        million of float32). Needs PyTorch.""",
+    ),
     "p2p": Command(
         "p2p.suite",
         ("nccl", "torch", "raw"),
