@@ -13,8 +13,8 @@
 namespace zerohop::gpu {
 
 constexpr unsigned kGroupRanks = 8;      // at most
-constexpr unsigned kGroupBlocks = 128;   // of threads, at most
-constexpr unsigned kGroupThreads = 512;  // of each block
+constexpr unsigned kGroupBlocks = 256;   // of threads, at most
+constexpr unsigned kGroupThreads = 256;  // of each block
 
 // How elements are kept, for the kernels' choice of a type.
 enum class GroupType : std::uint32_t {
@@ -41,7 +41,7 @@ struct GroupArena {
 
   // Bytes of a block that packets carry at most, and that a block of threads stores at a time.
   constexpr std::uint64_t packet_bytes() const { return (std::uint64_t{1} << 21) / size / 8 * 8; }
-  constexpr std::uint64_t chunk_bytes() const { return (std::uint64_t{1} << 17) / size / 16 * 16; }
+  constexpr std::uint64_t chunk_bytes() const { return (std::uint64_t{1} << 16) / size / 16 * 16; }
   static constexpr unsigned kTurns = 2;  // chunks of a block of threads that are on their way
 
   struct Counts {           // of one block of threads

@@ -33,7 +33,7 @@ std::string why_no_kernel(Kind kind, const DType& dtype, Op op);
 struct GroupLimits {
   std::uint64_t packet_bytes;  // of a block that goes by packets
   // The smallest chunk that is worth a block of threads: its flags take as long as so many bytes.
-  std::uint64_t least_chunk = std::uint64_t{32} << 10;
+  std::uint64_t least_chunk = std::uint64_t{16} << 10;
   std::uint64_t chunk_bytes;  // the largest
   unsigned blocks = gpu::kGroupBlocks;
 

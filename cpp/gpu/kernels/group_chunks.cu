@@ -228,7 +228,7 @@ class ChunkCall {
 
 }  // namespace zerohop::gpu
 
-extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
+extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 4)
     zerohop_group_chunks(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
   __shared__ ChunkCall::Places places;

@@ -139,7 +139,7 @@ class PacketCall {
 
 }  // namespace zerohop::gpu
 
-extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 2)
+extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 4)
     zerohop_group_packets(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
   PacketCall mine(call);

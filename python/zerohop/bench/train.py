@@ -47,7 +47,7 @@ class Model:
 
 
 ON_CPUS = Model(512, 8, 1000, 4, 64, "float32", "26 million")
-ON_GPUS = Model(1024, 24, 24_000, 4, 1024, "bfloat16", "351 million")
+ON_GPUS = Model(1024, 24, 24_000, 16, 1024, "bfloat16", "351 million")
 # "a step no slower than gloo's; over NCCL's within 5 %"
 TARGETS = tuple(
     Target(Of(test, "p50"), bound, Of(test, "p50", peer))
