@@ -34,7 +34,7 @@ def machine() -> dict[str, Any]:
     }
 
 
-PRINTING = ("registration", "memcheck", "contract", "calls")  # logs with printed rows
+PRINTING = ("registration", "memcheck", "contract", "calls", "group")  # logs with printed rows
 
 
 def printed_rows(log: Path) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def main(results: Path, rows: Path, command: str, status: str) -> None:
     found = [row for file in sorted(rows.glob("*.json")) for row in json.loads(file.read_text())]
     for name in PRINTING:
         found += printed_rows(results / f"{name}.log")
-    for suite in ("p2p", "gda", "registration"):
+    for suite in ("p2p", "gpu_collectives", "train", "gda", "registration"):
         found += bench_rows(results / f"{suite}.json")
     summary = {
         "command": command,

@@ -24,6 +24,7 @@ BOUND_S = (
 )
 WRAPPINGS = {"ddp": "DistributedDataParallel", "fsdp2": "fully_shard"}
 WARM_UP = 2  # steps
+ONE_THREAD = ("OMP_NUM_THREADS", "1")  # as torchrun sets it for several ranks
 SECONDS, QUICK_SECONDS = 3.0, 1.0  # of each turn
 
 
@@ -94,6 +95,7 @@ class Training(Player):
 
     def __init__(self, link: Link, backend: str, model: Model, on_gpus: bool) -> None:
         os.environ.setdefault(*LOOPBACK)
+        os.environ.setdefault(*ONE_THREAD)
         self._torch = require_module("torch", INSTALL)
         self._dist = require_module("torch.distributed", INSTALL)
         if backend == OURS:
