@@ -61,11 +61,11 @@ std::vector<Row> rows_of(const std::vector<CallRecord>& records) {
 }
 
 void bind_log(py::module_& m) {
-  py::class_<CallLog, LogHandle>(m, "CallLog", R"(
+  py::class_<CallLog, LogHandle> log(m, "CallLog", R"(
 The calls of a rank, in memory that other ranks read: 64 records of 64 bytes, zero-initialized. See
 zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype, op); nbytes is None where ranks
-may differ in it; op is 0 without a reduction.)")
-      .def(py::init(&make_log), py::arg("memory"))
+may differ in it; op is 0 without a reduction. KINDS: the names of the kinds of calls.)");
+  log.def(py::init(&make_log), py::arg("memory"))
       .def(
           "add",
           [](CallLog& self, std::uint8_t kind, std::int32_t root,
@@ -90,6 +90,11 @@ may differ in it; op is 0 without a reduction.)")
             return rows_of(CallLog::read(std::as_bytes(std::span(bytes))));
           },
           py::arg("memory"), "The same for another rank's log.");
+  py::list kinds;
+  for (const std::string_view name : engine::collective::kKindNames) {
+    kinds.append(py::str(name.data(), name.size()));
+  }
+  log.attr("KINDS") = py::tuple(kinds);
 }
 
 const char* name_of(Barrier::News news) {

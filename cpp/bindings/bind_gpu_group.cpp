@@ -82,10 +82,7 @@ ranks. Returns a Transfer; None: the call has become part of the graph into whic
           [](const GpuGroupHandle& self, const std::string& reason) {
             without_gil([&] { self.group->end(reason); });
           },
-          py::arg("reason"), "Ends kernels that wait, and refuses later calls.")
-      .def_property_readonly(
-          "why_failed", [](const GpuGroupHandle& self) { return self.group->why_failed(); },
-          "Why a kernel failed, also one of a graph; empty: none has.");
+          py::arg("reason"), "Ends kernels that wait, and refuses later calls.");
   py::list nbytes;
   for (std::uint32_t size = 0; size <= gpu::kGroupRanks; ++size) {
     nbytes.append(size == 0 ? 0 : GpuGroup::nbytes_for(size));

@@ -48,7 +48,6 @@ struct GroupArena {
     std::uint32_t packets;  // calls by packets
     std::uint32_t chunks;   // chunks
     std::uint32_t calls;    // in those of block 0
-    std::uint32_t unused;
   };
   // Another rank's latest call, as its block 0 began it.
   struct Call {

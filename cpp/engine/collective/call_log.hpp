@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "engine/collective/reduction.hpp"
@@ -30,6 +31,9 @@ enum class Kind : std::uint8_t {
   barrier,
 };
 inline constexpr std::uint8_t kKinds = static_cast<std::uint8_t>(Kind::barrier) + 1;
+inline constexpr std::array<std::string_view, kKinds> kKindNames{
+    "broadcast", "scatter",    "gather",         "all_gather", "all_to_all", "send_recv",
+    "reduce",    "all_reduce", "reduce_scatter", "scan",       "barrier"};
 
 inline constexpr std::int32_t kNoRoot = -1;
 inline constexpr std::uint64_t kAnyBytes = ~std::uint64_t{0};  // the size differs among ranks

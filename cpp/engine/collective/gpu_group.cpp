@@ -161,11 +161,6 @@ void GpuGroup::check() const {
   if (!why_ended_.empty()) throw Error(why_ended_);
 }
 
-std::string GpuGroup::why_failed() const {
-  if (group_->failure().what == GroupEnd::fine) return {};
-  return failure_of("a collective of GPUs", 0).message;
-}
-
 std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
                                          std::optional<driver::CudaStream> stream, double seconds) {
   gpu::Group::Launch launch = plan(place_, arrays, GroupLimits(place_.size));

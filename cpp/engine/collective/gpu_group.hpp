@@ -52,8 +52,6 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
                                  std::optional<driver::CudaStream> stream, double seconds);
 
   const gpu::Device& device() const noexcept { return *group_->device(); }
-  // Why a kernel failed, also one of a graph; empty: none has.
-  std::string why_failed() const;
   // Ends all kernels that wait.
   void end(const std::string& reason) noexcept;
 

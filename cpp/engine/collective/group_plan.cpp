@@ -17,33 +17,18 @@ using gpu::GroupCall;
 using gpu::GroupType;
 using gpu::kGroupThreads;
 
-constexpr std::array<std::string_view, kKinds> kKindNames{
-    "broadcast", "scatter",    "gather",         "all_gather", "all_to_all", "send_recv",
-    "reduce",    "all_reduce", "reduce_scatter", "scan",       "barrier"};
-
 constexpr std::uint64_t kGrain = 16;  // bytes, of chunks and of slices
 
+// By GroupType.
+constexpr std::array<std::string_view, 15> kTypeNames{
+    "bool",   "int8",    "int16",    "int32",   "int64",   "uint8",     "uint16",    "uint32",
+    "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
+
 std::optional<GroupType> type_of(const DType& dtype) {
-  constexpr std::array<std::pair<std::string_view, GroupType>, 15> kTypes{
-      {{"bool", GroupType::boolean},
-       {"int8", GroupType::int8},
-       {"int16", GroupType::int16},
-       {"int32", GroupType::int32},
-       {"int64", GroupType::int64},
-       {"uint8", GroupType::uint8},
-       {"uint16", GroupType::uint16},
-       {"uint32", GroupType::uint32},
-       {"uint64", GroupType::uint64},
-       {"float16", GroupType::float16},
-       {"bfloat16", GroupType::bfloat16},
-       {"float32", GroupType::float32},
-       {"float64", GroupType::float64},
-       {"complex64", GroupType::complex64},
-       {"complex128", GroupType::complex128}}};
   const std::string name = dtype.name();
-  const auto found = std::ranges::find(kTypes, name, [](const auto& each) { return each.first; });
-  if (found == kTypes.end()) return std::nullopt;
-  return found->second;
+  const auto found = std::ranges::find(kTypeNames, name);
+  if (found == kTypeNames.end()) return std::nullopt;
+  return static_cast<GroupType>(found - kTypeNames.begin());
 }
 
 constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) {
@@ -224,11 +209,6 @@ constexpr unsigned kKindBits = 5, kOpBits = 4, kTypeBits = 5, kRootBits = 4;
 
 }  // namespace
 
-std::string why_no_kernel(Kind kind, const DType& dtype, Op op) {
-  if (op != Op::none) return why_no_reduction(op, dtype);
-  return kind == Kind::send_recv || kind == Kind::barrier ? "no kernel carries it out" : "";
-}
-
 gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays,
                         const GroupLimits& limits) {
   return Planner(place, arrays, limits).make();
@@ -249,19 +229,16 @@ std::string text_of_code(std::uint64_t code) {
     code >>= bits;
     return static_cast<std::size_t>(value);
   };
-  constexpr std::array<std::string_view, 16> kTypeNames{
-      "other elements", "bool",    "int8",      "int16",     "int32",   "int64",
-      "uint8",          "uint16",  "uint32",    "uint64",    "float16", "bfloat16",
-      "float32",        "float64", "complex64", "complex128"};
   const std::size_t kind = take(kKindBits), op = take(kOpBits), type = take(kTypeBits);
   const std::size_t root = take(kRootBits);
-  if (kind >= kKindNames.size() || op >= kOpNames.size() || type >= kTypeNames.size()) {
+  if (kind >= kKindNames.size() || op >= kOpNames.size() || type > kTypeNames.size()) {
     return "something unknown";
   }
   std::string text(kKindNames[kind]);
   if (op != 0) text += ", " + std::string(kOpNames[op]) + ",";
   if (root != 0) text += " (root " + std::to_string(root - 1) + ")";
-  return text + " of " + std::to_string(code) + " bytes of " + std::string(kTypeNames[type]);
+  return text + " of " + std::to_string(code) + " bytes of " +
+         (type == 0 ? "other elements" : std::string(kTypeNames[type - 1]));
 }
 
 }  // namespace zerohop::engine::collective

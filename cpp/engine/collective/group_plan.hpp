@@ -26,9 +26,6 @@ struct GroupPlace {
   std::uint32_t size = 1;
 };
 
-// Why kernels cannot carry it out; empty: they can.
-std::string why_no_kernel(Kind kind, const DType& dtype, Op op);
-
 // Which way blocks go, and in how many pieces; tests take smaller ones.
 struct GroupLimits {
   std::uint64_t packet_bytes;  // of a block that goes by packets

@@ -18,19 +18,7 @@ from zerohop.errors import Error
 if TYPE_CHECKING:
     from zerohop.endpoint import Endpoint
 
-KINDS = (
-    "broadcast",
-    "scatter",
-    "gather",
-    "all_gather",
-    "all_to_all",
-    "send_recv",
-    "reduce",
-    "all_reduce",
-    "reduce_scatter",
-    "scan",
-    "barrier",
-)
+KINDS: tuple[str, ...] = _core.CallLog.KINDS
 BROADCAST, SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, SEND_RECV = range(6)
 REDUCE, ALL_REDUCE, REDUCE_SCATTER, SCAN, _BARRIER = range(6, len(KINDS))
 _NUMBERS = {kind: number for number, kind in enumerate(KINDS)}
