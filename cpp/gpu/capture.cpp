@@ -15,15 +15,15 @@ namespace {
 
 using driver::check_cuda;
 
-struct Kept {
+struct KeptByGraph {
   int gpu;  // its ordinal
   unsigned generation;
   std::shared_ptr<const void> what;
 };
 
 // Called by a thread of the driver, which must neither block nor call CUDA.
-void let_go(void* value) {
-  std::shared_ptr<Kept> kept(static_cast<Kept*>(value));
+void let_go_of_graph(void* value) {
+  std::shared_ptr<KeptByGraph> kept(static_cast<KeptByGraph*>(value));
   if (kept->generation != fork_generation()) {
     new auto(std::move(kept));  // it belongs to the parent
     return;
@@ -46,14 +46,14 @@ void keep_with_graph(const std::shared_ptr<const Device>& device, driver::CudaSt
   driver::CudaGraph graph = nullptr;
   check_cuda(cuda, cuda.stream_get_capture(stream, &status, nullptr, &graph, nullptr, nullptr),
              "cuStreamGetCaptureInfo");
-  auto kept = std::make_unique<Kept>(
-      Kept{.gpu = device->ordinal(), .generation = fork_generation(), .what = std::move(what)});
+  auto kept = std::make_unique<KeptByGraph>(KeptByGraph{
+      .gpu = device->ordinal(), .generation = fork_generation(), .what = std::move(what)});
   driver::CudaUserObject object = nullptr;
   check_cuda(cuda,
-             cuda.user_object_create(&object, kept.get(), &let_go, 1,
+             cuda.user_object_create(&object, kept.get(), &let_go_of_graph, 1,
                                      driver::kCudaUserObjectUnsynchronized),
              "cuUserObjectCreate");
-  (void)kept.release();  // let_go() destroys it
+  (void)kept.release();  // let_go_of_graph() destroys it
   const driver::CudaResult result =
       cuda.graph_retain_user_object(graph, object, 1, driver::kCudaGraphTakesReference);
   if (result != driver::kCudaSuccess) (void)cuda.user_object_release(object, 1);

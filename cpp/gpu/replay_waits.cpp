@@ -13,7 +13,7 @@ namespace {
 
 // Pinned memory has the same address for the GPU: unified addressing.
 template <typename Word>
-driver::CudaAddress address(const Word& word) {
+driver::CudaAddress in_pinned(const Word& word) {
   return reinterpret_cast<driver::CudaAddress>(&word);
 }
 
@@ -48,13 +48,13 @@ ReplayWaits::Place ReplayWaits::take() {
 
 void ReplayWaits::add(Place place, ReplayedWait wait, driver::CudaStream stream) const {
   static_assert(offsetof(Line, count) == offsetof(Line, outcome) + offsetof(WaitFault, count));
-  if (wait.closed == 0) wait.closed = address(line(place).closed);
+  if (wait.closed == 0) wait.closed = in_pinned(line(place).closed);
   if (wait.word == 0) {
-    wait.word = address(line(place).open);
+    wait.word = in_pinned(line(place).open);
     wait.number = 1;
   }
-  wait.fault = address(line(place).outcome);
-  wait.fresh = address(pages().fresh);
+  wait.fault = in_pinned(line(place).outcome);
+  wait.fresh = in_pinned(pages().fresh);
   parts_->kernels->replayed_wait(wait, stream);
 }
 

@@ -34,7 +34,8 @@ class ReplayWords {
   driver::CudaAddress gate(std::uint32_t gate) const noexcept { return address(kCounts + gate); }
   // Kernels that begin after it find these gates closed. False: the GPU did not get to it in time,
   // or has failed.
-  bool close_gates(const std::vector<std::uint32_t>& gates, const Deadline& deadline) const noexcept;
+  bool close_gates(const std::vector<std::uint32_t>& gates,
+                   const Deadline& deadline) const noexcept;
 
  private:
   driver::CudaAddress address(std::uint32_t word) const noexcept {

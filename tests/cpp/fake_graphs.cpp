@@ -154,7 +154,8 @@ CudaResult FakeCopies::replayed_wait(const gpu::ReplayedWait& wait, void* stream
     return kCudaErrorInvalidValue;
   }
   give(*on, [this, wait] {
-    return Task{[] {}, nullptr, 0, [this, wait, began = std::uint64_t{0}]() mutable {
+    return Task{[] {}, nullptr, 0,
+                [this, wait, began = std::uint64_t{0}]() mutable {
                   if (began == 0) began = now();
                   return has_ended(wait, began);
                 }};

@@ -1,5 +1,5 @@
-// Calls that become part of CUDA graphs, and replays: on fake CUDA, where a graph does nothing until
-// the test launches it and runs its stream.
+// Calls that become part of CUDA graphs, and replays: on fake CUDA, where a graph does nothing
+// until the test launches it and runs its stream.
 #include <atomic>
 #include <thread>
 
@@ -60,7 +60,8 @@ TEST_CASE_FIXTURE(Captures, "a captured write moves nothing, each replay what is
   }
 }
 
-TEST_CASE_FIXTURE(Captures, "a captured read, of several pieces, with a notification for the peer") {
+TEST_CASE_FIXTURE(Captures,
+                  "a captured read, of several pieces, with a notification for the peer") {
   const auto pairs_of = [&](const Memory& mine, const RemoteMemory& remote) {
     return read(*to_right, mine, remote, by("p2p", Notification{3, 1}, {}, writer));
   };
@@ -68,8 +69,7 @@ TEST_CASE_FIXTURE(Captures, "a captured read, of several pieces, with a notifica
   const Memory far_rows = array(right, {7, 100});
   const std::vector<Index> half{Slice{}, Slice{0, 50}};
   const Memory mine = rows.slice(half);
-  const auto graph =
-      capture(writer, [&] { pairs_of(mine, far_rows.slice(half).remote()); });
+  const auto graph = capture(writer, [&] { pairs_of(mine, far_rows.slice(half).remote()); });
   put(far_rows, counted(700, 5));
   REQUIRE(replay(graph, writer));
   Bytes expected(700, std::byte{0xEE});
@@ -183,9 +183,8 @@ TEST_CASE_FIXTURE(Captures, "a stream follows a captured call into its graph") {
   });
   REQUIRE(replay(graph, writer));
   CHECK(right.peek_notify(2) == 2);
-  CHECK(contains(
-      message_of<RouteUnavailable>([&] { left.wait_transfer_on(reader, written, {}); }),
-      "whose capture has ended"));
+  CHECK(contains(message_of<RouteUnavailable>([&] { left.wait_transfer_on(reader, written, {}); }),
+                 "whose capture has ended"));
 }
 
 TEST_CASE_FIXTURE(Captures, "a graph waits for a transfer that was begun before") {
@@ -212,9 +211,9 @@ TEST_CASE_FIXTURE(Captures, "a replay goes on when nothing comes in its time, an
     REQUIRE(reports("waited for notification slot 9, which did not come in 0.01 s; it went on"));
     Reports::clear();
     if (again) break;
-    CHECK(contains(message_of<TransferTimeout>(
-                       [&] { (void)right.wait_notify_on(reader, 1, true, {}); }),
-                   "notification slot 9"));
+    CHECK(contains(
+        message_of<TransferTimeout>([&] { (void)right.wait_notify_on(reader, 1, true, {}); }),
+        "notification slot 9"));
   }
   const auto writes = writing();
   REQUIRE(replay(writes, writer));
@@ -235,7 +234,8 @@ TEST_CASE_FIXTURE(Captures, "replays wait for no peer that is gone, nor for a cl
   CHECK(Reports::count() == 0);
 }
 
-TEST_CASE_FIXTURE(Captures, "a replay leaves out a peer that is gone, and lets it have its memory") {
+TEST_CASE_FIXTURE(Captures,
+                  "a replay leaves out a peer that is gone, and lets it have its memory") {
   const auto writes = writing();
   REQUIRE(replay(writes, writer));
   const Bytes before = get(theirs);
@@ -253,7 +253,8 @@ TEST_CASE_FIXTURE(Captures, "a replay leaves out a peer that is gone, and lets i
   CHECK(Reports::count("still") == 0);  // accesses memory that is being closed
 }
 
-TEST_CASE_FIXTURE(Captures, "memory that its owner closes is left out, and the owner need not wait") {
+TEST_CASE_FIXTURE(Captures,
+                  "memory that its owner closes is left out, and the owner need not wait") {
   const Memory second = array(right, {50000});
   const auto writes = writing();
   const auto others = capture(writer, [&] { write_on(writer, ours, second); });
@@ -286,9 +287,9 @@ TEST_CASE_FIXTURE(Captures, "a graph keeps what it uses, and gives it back") {
 
 TEST_CASE_FIXTURE(Captures, "a slot is free again once no graph waits for it") {
   auto waits = waiting();
-  CHECK(contains(message_of<RouteUnavailable>(
-                     [&] { (void)right.wait_notify_on(reader, kSlot, true, {}); }),
-                 "a CUDA graph waits for notification slot 9"));
+  CHECK(contains(
+      message_of<RouteUnavailable>([&] { (void)right.wait_notify_on(reader, kSlot, true, {}); }),
+      "a CUDA graph waits for notification slot 9"));
   waits.reset();
   TransferPtr heard;
   REQUIRE(eventually([&] {
@@ -317,8 +318,9 @@ TEST_CASE_FIXTURE(Captures, "what cannot become part of a graph says why") {
     CHECK(contains(refused([&] { write(*to_right, host, remote, by(route, {}, {}, writer)); }),
                    "cannot become part of one"));
   }
-  CHECK(contains(refused([&] { write(*to_right, ours, theirs.remote(), by("staged", {}, {}, writer)); }),
-                 "cannot become part of one"));
+  CHECK(contains(
+      refused([&] { write(*to_right, ours, theirs.remote(), by("staged", {}, {}, writer)); }),
+      "cannot become part of one"));
   CHECK(contains(refused([&] { (void)right.wait_notify_on(writer, 1, false, {}); }),
                  "wait_notify(reset=False) cannot become part of a CUDA graph"));
   const std::vector<Index> half{Slice{}, Slice{0, 5}};

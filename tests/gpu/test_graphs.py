@@ -1,61 +1,28 @@
 """Captured calls in CUDA graphs: of two Endpoints in this process, and with another process."""
 
 import gc
-import os
 import sys
-import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import torch
 import zerohop as zh
 from far_side import THEIRS, far_side
 from frameworks import usable
+from graphs import GPU, Side, captured, replay, two_sides
 
-# Streams that share a hardware channel would wait for each other: more of them, before CUDA starts.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
-GPU = "cuda:0"
 REPLAYS = 1000
 DATA, CREDIT = 7, 8  # slots
 
 
-def captured(stream: torch.cuda.Stream, calls: Callable[[], Any]) -> torch.cuda.CUDAGraph:
-    """No stream may be waiting for another one meanwhile: a capture begins with a synchronization."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream):
-        calls()
-    return graph
-
-
-def replay(graph: torch.cuda.CUDAGraph, stream: torch.cuda.Stream) -> None:
-    with torch.cuda.stream(stream):
-        graph.replay()
-
-
-class Side(NamedTuple):
-    ep: zh.Endpoint
-    peer: zh.Peer
-    array: torch.Tensor  # float64
-    memory: zh.Memory
-    stream: torch.cuda.Stream
-
-
 @pytest.fixture
 def sides() -> Iterator[tuple[Side, Side]]:
-    """Two Endpoints of this process, with an array each."""
-    ours = zh.Endpoint("soft0", p2p=True, timeout=20.0)
-    theirs = zh.Endpoint("soft0", p2p=True, timeout=20.0)
-    with ours, theirs:
-        made = []
-        for ep, peer in ((ours, ours.connect(theirs.address)), (theirs, theirs.accept())):
-            array = torch.zeros(1000, dtype=torch.float64, device=GPU)
-            made.append(Side(ep, peer, array, ep.register(array), torch.cuda.Stream(GPU)))
-        torch.cuda.synchronize()
-        yield made[0], made[1]
-        torch.cuda.synchronize()
+    with two_sides() as made:
+        yield made
 
 
 @pytest.fixture
@@ -72,10 +39,8 @@ def await_word(said: list[str], part: str) -> None:
         time.sleep(0.01)
 
 
-def test_a_thousand_replays_on_both_sides(sides):
+def ping_pong(near: Side, far: Side, total: torch.Tensor) -> list[torch.cuda.CUDAGraph]:
     """One graph fills, writes, notifies and awaits the answer; the other adds up what it was sent. No CPU takes part."""
-    near, far = sides
-    total = torch.zeros_like(far.array)
 
     def send() -> None:
         near.array.add_(1)
@@ -87,7 +52,13 @@ def test_a_thousand_replays_on_both_sides(sides):
         total.add_(far.array)
         far.peer.notify(CREDIT, 1, stream=far.stream)
 
-    sending, taking = captured(near.stream, send), captured(far.stream, take)
+    return [captured(near.stream, send), captured(far.stream, take)]
+
+
+def test_a_thousand_replays_on_both_sides(sides):
+    near, far = sides
+    total = torch.zeros_like(far.array)
+    sending, taking = ping_pong(near, far, total)
     for _ in range(REPLAYS):
         replay(sending, near.stream)
         replay(taking, far.stream)
@@ -97,35 +68,17 @@ def test_a_thousand_replays_on_both_sides(sides):
 
 
 def test_a_thread_for_each_side(sides):
-    near, far = sides
-    sums: list[float] = []
+    total = torch.zeros_like(sides[1].array)
+    graphs = ping_pong(*sides, total)
 
-    def send() -> None:
-        near.array.add_(1)
-        near.peer.write(near.memory, far.memory.remote, notify=(DATA, 1), stream=near.stream)
-        near.ep.wait_notify(CREDIT, stream=near.stream)
-
-    def take() -> None:
-        far.ep.wait_notify(DATA, stream=far.stream)
-        far.peer.notify(CREDIT, 1, stream=far.stream)
-
-    sending, taking = captured(near.stream, send), captured(far.stream, take)
-
-    def run(graph: torch.cuda.CUDAGraph, side: Side) -> None:
-        for _ in range(100):
+    def run(side: Side, graph: torch.cuda.CUDAGraph) -> None:
+        for _ in range(REPLAYS):
             replay(graph, side.stream)
         side.stream.synchronize()
-        sums.append(float(side.array.sum()))
 
-    threads = [
-        threading.Thread(target=run, args=each) for each in ((sending, near), (taking, far))
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    assert sums == [100.0 * 1000] * 2
+    with ThreadPoolExecutor(2) as threads:
+        list(threads.map(run, sides, graphs, timeout=60))
+    assert bool((total == REPLAYS * (REPLAYS + 1) / 2).all())
 
 
 FAR = f"""
@@ -191,9 +144,7 @@ def test_a_process_that_is_killed_ends_the_waits_of_replays(ends, said):
     memory, there, stream = ep.register(array), peer["array"], torch.cuda.Stream()
     torch.cuda.synchronize()
     waiting = captured(stream, lambda: ep.wait_notify(DATA, stream=stream))
-    writing = captured(
-        stream, lambda: peer.write(memory, there, notify=(DATA, 1), stream=stream)
-    )
+    writing = captured(stream, lambda: peer.write(memory, there, notify=(DATA, 1), stream=stream))
     replay(writing, stream)
     stream.synchronize()
     replay(waiting, stream)
@@ -248,12 +199,8 @@ def test_values_count_on(sides):
 
 def test_notifications_of_replays_wait_for_replays(sides):
     near, far = sides
-    notifying = captured(
-        near.stream, lambda: near.peer.notify(DATA, 1, stream=near.stream)
-    )
-    waiting = captured(
-        far.stream, lambda: far.ep.wait_notify(DATA, timeout=0.2, stream=far.stream)
-    )
+    notifying = captured(near.stream, lambda: near.peer.notify(DATA, 1, stream=near.stream))
+    waiting = captured(far.stream, lambda: far.ep.wait_notify(DATA, timeout=0.2, stream=far.stream))
     for _ in range(50):
         replay(notifying, near.stream)
     near.stream.synchronize()
@@ -327,14 +274,14 @@ def test_a_replay_that_waits_in_vain_says_so(sides, said):
 
 def test_a_graph_keeps_arrays_and_gives_them_back(sides):
     near, far = sides
-    array = torch.full((1000,), 7.0, dtype=torch.float64, device=GPU)
+    arrays = [torch.full((1000,), 7.0, dtype=torch.float64, device=GPU)]
+    kept = weakref.ref(arrays[0])
+
+    def write() -> None:
+        near.peer.write(arrays.pop(), far.memory.remote, stream=near.stream)
+
     torch.cuda.synchronize()
-    memory = near.ep.register(array)
-    graph: Any = captured(
-        near.stream, lambda: near.peer.write(memory, far.memory.remote, stream=near.stream)
-    )
-    kept = weakref.ref(array)
-    del array, memory
+    graph: Any = captured(near.stream, write)
     gc.collect()
     replay(graph, near.stream)
     torch.cuda.synchronize()
@@ -363,79 +310,6 @@ def test_graphs_of_cupy(sides):
         graph.launch(stream)
         stream.synchronize()
         assert bool((far.array == value).all())
-
-
-def test_a_captured_call_has_no_result_of_its_own(sides):
-    near, far = sides
-    made: list[zh.Transfer] = []
-
-    def calls() -> None:
-        made.append(near.peer.write(near.memory, far.memory.remote, stream=near.stream))
-        made.append(near.ep.wait_notify(DATA, stream=near.stream))
-
-    graph = captured(near.stream, calls)
-    for transfer in made:
-        assert transfer.done
-        with pytest.raises(zh.Error, match="has become part of a CUDA graph"):
-            transfer.wait()
-    with pytest.raises(zh.RouteUnavailable, match="capture has ended"):
-        made[0].wait_on(far.stream)
-    with pytest.raises(zh.RouteUnavailable, match="a CUDA graph waits for notification slot 7"):
-        near.ep.wait_notify(DATA, stream=near.stream)
-    del graph
-
-
-def refusal(stream: torch.cuda.Stream, call: Callable[[], Any]) -> str:
-    """The capture stays valid."""
-    caught: list[str] = []
-    filler = torch.zeros(1, device=GPU)
-
-    def calls() -> None:
-        filler.add_(1)  # an empty graph is warned of
-        with pytest.raises(zh.RouteUnavailable) as error:
-            call()
-        caught.append(str(error.value))
-
-    replay(captured(stream, calls), stream)
-    torch.cuda.synchronize()
-    assert int(filler) == 1
-    return caught[0]
-
-
-def test_what_cannot_become_part_of_a_graph_says_why(sides):
-    near, far = sides
-    stream = near.stream
-    host, far_host = near.ep.empty(100), far.ep.empty(100)
-    torch.cuda.synchronize()
-    peer, remote = near.peer, far.memory.remote
-    assert "cannot become part of one" in refusal(
-        stream, lambda: peer.write(host, far_host.remote, stream=stream)
-    )
-    assert "cannot become part of one" in refusal(
-        stream, lambda: peer.write(near.memory, remote, require="host", stream=stream)
-    )
-    assert "reset=False" in refusal(
-        stream, lambda: near.ep.wait_notify(1, reset=False, stream=stream)
-    )
-    rows, far_rows = (
-        side.ep.register(torch.zeros(100, 10, device=GPU)) for side in (near, far)
-    )
-    assert "more than 32 separate ranges" in refusal(
-        stream, lambda: peer.write(rows[:, :5], far_rows.remote[:, :5], stream=stream)
-    )
-
-
-@pytest.mark.parametrize(("options", "cause"), [
-    ({"p2p": True, "integrity": 1}, "integrity=1"),
-    ({"p2p": False}, "cannot become part of one"),
-])  # fmt: skip
-def test_endpoints_that_cannot_be_captured(options, cause):
-    with zh.Endpoint("soft0", **options) as ours, zh.Endpoint("soft0", **options) as theirs:
-        peer = ours.connect(theirs.address)
-        mine, there = (ep.register(torch.zeros(100, device=GPU)) for ep in (ours, theirs))
-        stream = torch.cuda.Stream()
-        torch.cuda.synchronize()
-        assert cause in refusal(stream, lambda: peer.write(mine, there.remote, stream=stream))
 
 
 def test_a_notification_in_a_stream_follows_its_work(sides):

@@ -145,23 +145,22 @@ void CapturedWaits::poll() noexcept try {
 }
 
 Failure CapturedWaits::failure_of(const Captured& captured, const gpu::WaitFault& fault) const {
-  const std::string waited = "a CUDA graph on " +
-                             captured.waits->device()->facts().device_name() + " waited for " +
-                             captured.awaited;
+  const std::string waited = "a CUDA graph on " + captured.waits->device()->facts().device_name() +
+                             " waited for " + captured.awaited;
   const std::string went_on = "; it went on without it, and so did the work behind it";
   if (fault.outcome == gpu::kTimedOut) {
-    return {.kind = Failure::Kind::timeout,
-            .message = waited + ", which did not come in " + seconds_text(captured.seconds) +
-                       went_on};
+    return {
+        .kind = Failure::Kind::timeout,
+        .message = waited + ", which did not come in " + seconds_text(captured.seconds) + went_on};
   }
   const Failure* const failed =
       captured.first && captured.first->done() ? captured.first->failure() : nullptr;
   const auto alone = failed == nullptr ? host_.alone() : std::nullopt;
-  return {.kind = failed != nullptr ? failed->kind : Failure::Kind::peer_lost,
-          .message = waited + " in vain: " +
-                     (failed != nullptr ? failed->message
-                                        : alone.value_or("no peer is connected")) +
-                     went_on};
+  return {
+      .kind = failed != nullptr ? failed->kind : Failure::Kind::peer_lost,
+      .message = waited + " in vain: " +
+                 (failed != nullptr ? failed->message : alone.value_or("no peer is connected")) +
+                 went_on};
 }
 
 }  // namespace zerohop::engine

@@ -73,7 +73,7 @@ class CapturedWaits : public Poller::Source, public std::enable_shared_from_this
   std::atomic<bool> polled_{false};
   mutable Mutex<Rank::captured_waits> mutex_;  // held while a wait is captured; guards all below
   std::map<int, std::shared_ptr<gpu::ReplayWaits>> waits_;  // by ordinal
-  std::map<int, std::uint32_t> fresh_seen_;                  // by ordinal
+  std::map<int, std::uint32_t> fresh_seen_;                 // by ordinal
   std::list<std::weak_ptr<Captured>> all_;
   std::map<std::uint32_t, std::weak_ptr<const SlotClaim>> claims_;
   std::set<std::uint32_t> claimed_before_;

@@ -18,12 +18,13 @@ namespace {
 
 static_assert(gpu::ReplayWords::kCounts == BoardPages::kSlots);
 
-void copy(const gpu::Kernels& kernels, std::span<const gpu::CopyPiece> ranges,
-          driver::CudaAddress gate, driver::CudaStream stream) {
+void capture_copies(const gpu::Kernels& kernels, std::span<const gpu::CopyPiece> ranges,
+                    driver::CudaAddress gate, driver::CudaStream stream) {
   constexpr std::size_t kMost = gpu::FewRanges::kMost;
   for (std::size_t done = 0; done < ranges.size(); done += kMost) {
     gpu::FewRanges few;
-    for (const auto& [from, to, nbytes] : ranges.subspan(done, std::min(kMost, ranges.size() - done))) {
+    for (const auto& [from, to, nbytes] :
+         ranges.subspan(done, std::min(kMost, ranges.size() - done))) {
       few.from[few.count] = from;
       few.to[few.count] = to;
       few.nbytes[few.count++] = nbytes;
@@ -91,7 +92,7 @@ std::shared_ptr<const gpu::CapturePoint> GpuCaptures::add(Call call, const MakeN
   const driver::CudaAddress gate = captured->words->gate(captured->gate);
   const gpu::DeviceGuard guard(*call.device);
   gpu::keep_with_graph(call.device, call.stream, std::move(captured));  // whatever comes next
-  copy(*kernels, call.ranges, gate, call.stream);
+  capture_copies(*kernels, call.ranges, gate, call.stream);
   if (notes) {
     const auto& pages = *reinterpret_cast<const BoardPages*>(call.session->board());
     gpu::ReplayedNote note = note_of(*notes, pages, *call.notify);
@@ -128,7 +129,7 @@ void GpuCaptures::cut_off(IsOver is_over, const char* cause) noexcept try {
     std::vector<std::shared_ptr<const KernelNotes>> notes{};
   };
   std::map<int, std::shared_ptr<Over>> all;  // by ordinal
-  std::vector<CapturedPtr> seen;             // perhaps the last references: dropped without the lock
+  std::vector<CapturedPtr> seen;  // perhaps the last references: dropped without the lock
   {
     const std::lock_guard lock(mutex_);
     for (const auto& each : all_) {
@@ -149,7 +150,8 @@ void GpuCaptures::cut_off(IsOver is_over, const char* cause) noexcept try {
       if (!over->words->close_gates(over->gates, Deadline::after(kPatience))) {
         return gpu::keep_for_good(std::move(over));  // replays may still use it
       }
-      gpu::run_when_idle(over->words->device(), [over = std::move(over)]() mutable { over.reset(); });
+      const auto device = over->words->device();
+      gpu::run_when_idle(device, [over = std::move(over)]() mutable { over.reset(); });
     });
   }
 } catch (const std::bad_alloc&) {

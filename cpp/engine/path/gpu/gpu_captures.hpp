@@ -32,10 +32,10 @@ class GpuCaptures : public std::enable_shared_from_this<GpuCaptures> {
 
   struct Call {
     std::shared_ptr<const gpu::Device> device;
-    driver::CudaStream stream;                  // being captured
-    std::span<const gpu::CopyPiece> ranges;     // kMostRanges at most
+    driver::CudaStream stream;               // being captured
+    std::span<const gpu::CopyPiece> ranges;  // kMostRanges at most
     GpuCopies::Kept kept;
-    std::optional<Notification> notify;         // the value of the first replay
+    std::optional<Notification> notify;  // the value of the first replay
     std::shared_ptr<shm::LocalSession> session;
   };
   // make_notes: lets kernels notify the Peer. Throws RouteUnavailable, CudaError, TransferTimeout,
@@ -52,7 +52,7 @@ class GpuCaptures : public std::enable_shared_from_this<GpuCaptures> {
   // One GPU of this process.
   struct Lane {
     std::shared_ptr<gpu::ReplayWords> words;
-    std::uint32_t writer = 0;                       // of notes, in `session`
+    std::uint32_t writer = 0;  // of notes, in `session`
     std::weak_ptr<shm::LocalSession> session = {};
     std::weak_ptr<const KernelNotes> notes = {};
   };
