@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/memory/cuda_table.hpp"
 #include "engine/path/gpu/gpu_ranges.hpp"
 
 namespace zerohop::engine {
@@ -156,7 +157,9 @@ TransferPtr GpuPath::begin(const Call& call, std::string& why_not) {
     reached.session = s_.local->neighbour()->reach_board(s_.local->patience(options)).session;
   }
   const Deadline until = s_.state->deadline(options.timeout);
-  if (notifies_in_stream(call)) move.device = gpus_->device_of(*options.stream, s_.streams->cuda());
+  if (notifies_in_stream(call)) {
+    move.device = gpus_->device_of(*options.stream, cuda_for_stream(s_.streams->cuda()));
+  }
   if (!move.device) s_.streams->wait(options, until);
   if (!reached.session) return why_not = "its process does not answer", nullptr;
   if (is_captured(move, options)) {
