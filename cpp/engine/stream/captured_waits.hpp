@@ -16,6 +16,7 @@
 #include "base/locks.hpp"
 #include "engine/stream/slot_claim.hpp"
 #include "engine/stream/stream_waits.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/replay_waits.hpp"
 
 namespace zerohop::engine {
@@ -48,6 +49,7 @@ class CapturedWaits : public Poller::Source, public std::enable_shared_from_this
     Captured(const Captured&) = delete;
     Captured& operator=(const Captured&) = delete;
 
+    const gpu::KernelsWait kernels_wait{};  // at any time, for what threads of this process do
     const std::shared_ptr<gpu::ReplayWaits> waits;
     const gpu::ReplayWaits::Place place;
     std::uint32_t faults_seen;
