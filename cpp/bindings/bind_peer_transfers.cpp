@@ -56,6 +56,11 @@ TransferHandle read(const PeerHandle& self, Remote source, py::handle destinatio
   return read_one(self, source.object, destination, {notify, stream, require, timeout});
 }
 
+TransferHandle notify_on(const PeerHandle& self, Shown<std::uint64_t> slot,
+                         Shown<std::uint64_t> value, const py::object& stream, Timeout timeout) {
+  return notify_one(self, slot.object, value.object, demand_stream(stream), timeout);
+}
+
 // The pairs of write_many (local first) or read_many (remote first).
 struct Pairs {
   py::tuple items;                 // keeps the members alive; a generator creates them only for us
@@ -305,14 +310,8 @@ wraps.)")
           py::arg("remote"), py::arg("expected"), py::arg("desired"), R"(
 Replace one remote 8-byte element by `desired` if it equals `expected`, atomic like fetch_add(); wait() returns
 the old value, which shows whether it did.)")
-      .def(
-          "notify",
-          [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value,
-             const py::object& stream, Timeout timeout) {
-            return notify_one(self, slot.object, value.object, demand_stream(stream), timeout);
-          },
-          py::arg("slot"), py::arg("value"), py::kw_only(), py::arg("stream") = py::none(),
-          py::arg("timeout") = py::none(), R"(
+      .def("notify", &notify_on, py::arg("slot"), py::arg("value"), py::kw_only(), stream, timeout,
+           R"(
 Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
 finds it. It becomes visible only after the data of all write() calls made earlier. When the Transfer is done
 it is in flight, and becomes visible a moment later. A slot holds one value: a later one replaces one that was
