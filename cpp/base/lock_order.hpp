@@ -23,11 +23,13 @@ enum class Rank : unsigned char {
   local_server,
   registrations,
   gpu_registrations,
+  gpu_captures_setup,
   neighbour,
   routes,
   route_books,
 
   // GPU work: first what enqueues it into streams, then what polls its results.
+  captured_waits,
   gpu_board,
   gpu_notifier,
   gpu_copies_submission,
@@ -73,6 +75,7 @@ enum class Rank : unsigned char {
   send_pool,
   gpu_choice,
   gpu_mappings,
+  gpu_captures,
   gpu_copies,
   route_stats,
   event_log,

@@ -55,9 +55,14 @@ The stream waits at most `timeout` seconds, counted from when it reaches the wai
 nothing arrived by then, or no peer is left that could notify: a RuntimeWarning reports it, and wait() of the
 Transfer raises TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the
 driver's own operation would not. Where the GPU has no atomics with host memory, a value that replaces another
-at the very moment when a stream takes that one is lost: use a separate slot for each outstanding value. Raises
-RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError,
-IndexError.)")
+at the very moment when a stream takes that one is lost: use a separate slot for each outstanding value.
+
+While the stream is being captured into a CUDA graph, the wait becomes part of the graph, and each replay takes
+the next notification. Those that replays of a peer's graph put are taken one by one, even if several came
+before. As long as the graph exists, the slot is for graphs alone. wait() of the Transfer raises Error, as it
+has no result of its own; a replay that waited in vain is reported by a RuntimeWarning, and the next call of
+wait_notify() with stream= raises its error. Raises RouteUnavailable (reset=False in a capture; a slot that a
+graph waits for; built without kernels), CudaError, IndexError.)")
       .def(
           "wait_notify_any",
           [](Endpoint& self, Slot first, Slot count, Timeout timeout, bool reset) {

@@ -23,7 +23,8 @@ TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle d
                          const Extras& extras);
 TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle destination,
                         const Extras& extras);
-TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value);
+TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value,
+                          std::optional<driver::CudaStream> stream, Timeout timeout);
 
 void bind_transfers(PeerClass& type);  // write, read, atomics, notify
 void bind_messages(PeerClass& type);   // send, recv

@@ -56,6 +56,11 @@ TransferHandle read(const PeerHandle& self, Remote source, py::handle destinatio
   return read_one(self, source.object, destination, {notify, stream, require, timeout});
 }
 
+TransferHandle notify_on(const PeerHandle& self, Shown<std::uint64_t> slot,
+                         Shown<std::uint64_t> value, const py::object& stream, Timeout timeout) {
+  return notify_one(self, slot.object, value.object, demand_stream(stream), timeout);
+}
+
 // The pairs of write_many (local first) or read_many (remote first).
 struct Pairs {
   py::tuple items;                 // keeps the members alive; a generator creates them only for us
@@ -191,9 +196,12 @@ TransferHandle write_one(const PeerHandle& self, py::handle source, py::handle d
                    move<&Peer::write>(*self.peer, {&pair, 1}, std::move(options)));
 }
 
-TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value) {
-  engine::TransferOptions options{
-      .notify = demand_notification(slot, value), .require = {}, .timeout = {}};
+TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value,
+                          std::optional<driver::CudaStream> stream, Timeout timeout) {
+  engine::TransferOptions options{.notify = demand_notification(slot, value),
+                                  .require = {},
+                                  .timeout = timeout.seconds,
+                                  .stream = stream};
   return handle_of(self, {"notify", "to"}, move<&Peer::write>(*self.peer, {}, std::move(options)));
 }
 
@@ -228,13 +236,16 @@ of PyTorch, CuPy or Numba, any object with ``__cuda_stream__``, or a handle as a
 default stream). By p2p from or to a GPU array, data and notification are enqueued into that stream, and the
 call does not wait: the transfer begins when the stream reaches it, and later work of the stream begins after
 it. It follows earlier calls without a stream; calls in different streams are not ordered. On the other routes
-the call waits, at most `timeout` seconds, until the stream has finished its work so far. Not during a capture
-into a CUDA graph (RouteUnavailable).
+the call waits, at most `timeout` seconds, until the stream has finished its work so far.
+While the stream is being captured into a CUDA graph, the call becomes part of the graph, by p2p from or to a
+GPU array; otherwise RouteUnavailable says why it cannot. Each replay then transfers what the arrays hold by
+then. Of the notifications that replays put into a slot, the first has the given value, and each later one the
+next (after 2**32 - 1 comes 1).
 Without stream= a transfer begins after the earlier work of the default stream of the array's GPU: by p2p
 without blocking; on the other routes the call waits for that work.
 
-Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
-TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).)")
+Returns a Transfer; in a capture one whose wait() raises Error, as it has no result of its own. Raises PeerLost,
+RegistrationError (closed memory), RouteUnavailable, CudaError, TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).)")
       .def("read", &read, py::arg("source"), py::arg("destination"), py::kw_only(), notify, stream,
            require, timeout, R"(
 Read a remote array into a local one of the same shape and dtype (RDMA read). With notify the peer is notified
@@ -299,18 +310,17 @@ wraps.)")
           py::arg("remote"), py::arg("expected"), py::arg("desired"), R"(
 Replace one remote 8-byte element by `desired` if it equals `expected`, atomic like fetch_add(); wait() returns
 the old value, which shows whether it did.)")
-      .def(
-          "notify",
-          [](const PeerHandle& self, Shown<std::uint64_t> slot, Shown<std::uint64_t> value) {
-            return notify_one(self, slot.object, value.object);
-          },
-          py::arg("slot"), py::arg("value"), R"(
+      .def("notify", &notify_on, py::arg("slot"), py::arg("value"), py::kw_only(), stream, timeout,
+           R"(
 Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
 finds it. It becomes visible only after the data of all write() calls made earlier. When the Transfer is done
 it is in flight, and becomes visible a moment later. A slot holds one value: a later one replaces one that was
 not taken.
+stream: as for write(): on one host the GPU of the stream puts the value when the stream gets there, behind the
+stream's earlier work; otherwise the call waits for that, at most `timeout` seconds.
 
-Raises IndexError (slot), ValueError (value), PeerLost.)");
+Raises IndexError (slot), ValueError (value), PeerLost; with stream= also RouteUnavailable, CudaError,
+TransferTimeout.)");
 }
 
 void bind_messages(PeerClass& type) {

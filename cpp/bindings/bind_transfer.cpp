@@ -51,7 +51,8 @@ TransferHandle wait_on(const TransferHandle& handle, const py::object& object, T
   const auto stream = demand_stream(object);
   if (!stream) throw py::type_error("stream must be a GPU stream, not None");
   handle.endpoint->check_process();
-  if (handle.transfer->done()) (void)handle.transfer->result();  // raises the error that ended it
+  const bool captured = handle.transfer->captured() != nullptr;
+  if (handle.transfer->done() && !captured) (void)handle.transfer->result();  // raises its error
   auto waiting = without_gil(
       [&] { return handle.endpoint->wait_transfer_on(*stream, handle.transfer, timeout.seconds); });
   return {handle.endpoint, std::move(waiting), ResultKind::none, {"wait_on", ""}};
@@ -88,9 +89,10 @@ std::optional<Times> times_of(const TransferHandle& handle) {
 }
 
 std::string describe_transfer(const TransferHandle& handle) {
-  const char* state = !handle.transfer->done()    ? "pending"
-                      : handle.transfer->failed() ? "failed"
-                                                  : "done";
+  const char* state = !handle.transfer->done()      ? "pending"
+                      : handle.transfer->captured() ? "part of a CUDA graph"
+                      : handle.transfer->failed()   ? "failed"
+                                                    : "done";
   return "<zerohop.Transfer of " + std::to_string(handle.transfer->nbytes()) + " bytes, " + state +
          ">";
 }
@@ -188,8 +190,11 @@ Returns a Transfer that is done when the stream continues. The stream waits at m
 the Endpoint's), counted from when it reaches the wait. If the transfer is not done by then, or fails, the
 stream continues anyway: a RuntimeWarning reports it, and wait() of the returned Transfer raises
 TransferTimeout, or the error that ended the transfer. If the transfer has failed already, raises its error at
-once; RouteUnavailable (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a
-kernel of one thread.)")
+once; RouteUnavailable (no GPU), CudaError. The wait is a kernel of one thread.
+
+While the stream is being captured into a CUDA graph, the wait becomes part of the graph. A Transfer that is
+itself part of a graph orders another stream of the same capture behind it; once the capture has ended,
+RouteUnavailable.)")
       .def("__await__",
            [](const py::object& self) {
              return py::module_::import("zerohop.aio").attr("await_transfer")(self);

@@ -43,7 +43,7 @@ PyObject* move_fast(const Arguments& arguments) {
 PyObject* notify_fast(const Arguments& arguments) {
   const auto* peer = find_instance<PeerHandle>(arguments.self);
   if (peer == nullptr || arguments.count != 2 || arguments.named() > 0) return nullptr;
-  return new_transfer(notify_one(*peer, arguments.given[0], arguments.given[1]));
+  return new_transfer(notify_one(*peer, arguments.given[0], arguments.given[1], {}, {}));
 }
 
 // After `others` arguments, accepts nothing or a timeout, by position or by name.

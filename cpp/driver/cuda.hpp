@@ -25,6 +25,10 @@ using CudaStream = void*;                   // CUstream
 using CudaEvent = void*;                    // CUevent
 using CudaModule = void*;                   // CUmodule
 using CudaFunction = void*;                 // CUfunction
+using CudaGraph = void*;                    // CUgraph
+using CudaGraphNode = void*;                // CUgraphNode
+using CudaUserObject = void*;               // CUuserObject
+using CudaHostFunction = void (*)(void*);   // CUhostFn
 struct CudaMemoryProperties;                // CUmemAllocationProp
 struct CudaMemoryAccess;                    // CUmemAccessDesc
 struct CudaLaunch;                          // CUlaunchConfig
@@ -125,6 +129,15 @@ constexpr CudaResult kCudaSuccess = 0;
     (CudaStream stream, CudaAddress to, std::uint32_t value, unsigned flags))                      \
   X(stream_get_context, cuStreamGetCtx, 9020, (CudaStream stream, CudaContext * context))          \
   X(stream_is_capturing, cuStreamIsCapturing, 10000, (CudaStream stream, int* status))             \
+  X(stream_get_capture, cuStreamGetCaptureInfo, 11030,                                             \
+    (CudaStream stream, int* status, unsigned long long* id, CudaGraph* graph,                     \
+     const CudaGraphNode** dependencies, std::size_t* count))                                      \
+  X(user_object_create, cuUserObjectCreate, 11030,                                                 \
+    (CudaUserObject * object, void* value, CudaHostFunction destroy, unsigned references,          \
+     unsigned flags))                                                                              \
+  X(user_object_release, cuUserObjectRelease, 11030, (CudaUserObject object, unsigned references)) \
+  X(graph_retain_user_object, cuGraphRetainUserObject, 11030,                                      \
+    (CudaGraph graph, CudaUserObject object, unsigned references, unsigned flags))                 \
   X(event_create, cuEventCreate, 2000, (CudaEvent * event, unsigned flags))                        \
   X(event_destroy, cuEventDestroy, 4000, (CudaEvent event))                                        \
   X(event_record, cuEventRecord, 2000, (CudaEvent event, CudaStream stream))                       \

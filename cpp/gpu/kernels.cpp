@@ -70,6 +70,9 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
   kernels->group_chunks_ = kernels->find("zerohop_group_chunks");
   kernels->group_packets_ = kernels->find("zerohop_group_packets");
   kernels->wait_word_ = kernels->find("zerohop_wait_word");
+  kernels->replayed_copy_ = kernels->find("zerohop_replayed_copy");
+  kernels->replayed_note_ = kernels->find("zerohop_replayed_note");
+  kernels->replayed_wait_ = kernels->find("zerohop_replayed_wait");
   return kernels;
 }
 
@@ -120,18 +123,22 @@ void Kernels::copy_pieces(driver::CudaAddress pieces, std::uint32_t count, const
          "cuLaunchKernelEx of the copies");
 }
 
-void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const {
+Kernels::Grid Kernels::grid_of(FewRanges& ranges) {
   const std::uint64_t most = *std::max_element(ranges.nbytes, ranges.nbytes + FewRanges::kMost);
   const Share share = share_of(most);
   ranges.grain = share.grain;
   const std::uint64_t warps = std::max((most + share.grain - 1) / share.grain, std::uint64_t{1});
-  const auto blocks = static_cast<unsigned>(
-      std::min<std::uint64_t>((warps + share.warps - 1) / share.warps, kMostBlocks));
-  const auto threads = static_cast<unsigned>(32 * std::min<std::uint64_t>(warps, share.warps));
+  return {static_cast<unsigned>(
+              std::min<std::uint64_t>((warps + share.warps - 1) / share.warps, kMostBlocks)),
+          static_cast<unsigned>(32 * std::min<std::uint64_t>(warps, share.warps))};
+}
+
+void Kernels::copy_ranges(FewRanges ranges, const Tail& tail, driver::CudaStream stream) const {
+  Grid grid = grid_of(ranges);
+  grid.overlaps = true;
   Tail last = tail;
   std::array<void*, 2> arguments{&ranges, &last};
-  launch(copy_ranges_, {blocks, threads, /*overlaps=*/true}, stream, arguments.data(),
-         "cuLaunchKernelEx of a copy");
+  launch(copy_ranges_, grid, stream, arguments.data(), "cuLaunchKernelEx of a copy");
 }
 
 void Kernels::forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, std::uint32_t count,
@@ -153,6 +160,24 @@ void Kernels::group(GroupCall call, bool by_packets, unsigned blocks,
 void Kernels::wait_word(Wait wait, driver::CudaStream stream) const {
   std::array<void*, 1> arguments{&wait};
   launch(wait_word_, {1, 1}, stream, arguments.data(), "cuLaunchKernelEx of a stream's wait");
+}
+
+void Kernels::replayed_copy(FewRanges ranges, driver::CudaAddress gate,
+                            driver::CudaStream stream) const {
+  const Grid grid = grid_of(ranges);
+  std::array<void*, 2> arguments{&ranges, &gate};
+  launch(replayed_copy_, grid, stream, arguments.data(), "cuLaunchKernelEx of a captured copy");
+}
+
+void Kernels::replayed_note(ReplayedNote note, driver::CudaStream stream) const {
+  std::array<void*, 1> arguments{&note};
+  launch(replayed_note_, {1, 1}, stream, arguments.data(),
+         "cuLaunchKernelEx of a captured notification");
+}
+
+void Kernels::replayed_wait(ReplayedWait wait, driver::CudaStream stream) const {
+  std::array<void*, 1> arguments{&wait};
+  launch(replayed_wait_, {1, 1}, stream, arguments.data(), "cuLaunchKernelEx of a captured wait");
 }
 
 }  // namespace zerohop::gpu

@@ -11,6 +11,7 @@
 #include "gpu/device.hpp"
 #include "gpu/group_call.hpp"
 #include "gpu/handles.hpp"
+#include "gpu/replay.hpp"
 #include "gpu/tail.hpp"
 #include "gpu/tickets.hpp"
 
@@ -42,6 +43,10 @@ class Kernels {
   void group(GroupCall call, bool by_packets, unsigned blocks, driver::CudaStream stream) const;
   // Makes the stream wait.
   void wait_word(Wait wait, driver::CudaStream stream) const;
+  // The work of captured calls: see replay.hpp. gate: as in ReplayedNote.
+  void replayed_copy(FewRanges ranges, driver::CudaAddress gate, driver::CudaStream stream) const;
+  void replayed_note(ReplayedNote note, driver::CudaStream stream) const;
+  void replayed_wait(ReplayedWait wait, driver::CudaStream stream) const;
 
  private:
   explicit Kernels(std::shared_ptr<const Device> device)
@@ -53,6 +58,7 @@ class Kernels {
     unsigned threads;       // per block
     bool overlaps = false;  // with the end of the previous launch
   };
+  static Grid grid_of(FewRanges& ranges);  // also sets their grain
   void launch(driver::CudaFunction function, const Grid& grid, driver::CudaStream stream,
               void** arguments, const char* what) const;
 
@@ -71,6 +77,9 @@ class Kernels {
   driver::CudaFunction group_chunks_ = nullptr;
   driver::CudaFunction group_packets_ = nullptr;
   driver::CudaFunction wait_word_ = nullptr;
+  driver::CudaFunction replayed_copy_ = nullptr;
+  driver::CudaFunction replayed_note_ = nullptr;
+  driver::CudaFunction replayed_wait_ = nullptr;
 };
 
 }  // namespace zerohop::gpu

@@ -85,8 +85,10 @@ void check_stream(const Device& device, driver::CudaStream stream) {
   check_own(device, stream);
   if (capture_of(device.cuda(), stream) == Capture::none) return;
   throw RouteUnavailable(
-      "stream= is being captured into a CUDA graph, which could be replayed when the peer or its "
-      "memory is gone: make the call outside the capture, before or after the graph");
+      "stream= is being captured into a CUDA graph, and this call cannot become part of one: by "
+      "p2p "
+      "from or to an array on a GPU it could (Peer.route says why it is not p2p); make it outside "
+      "the capture");
 }
 
 bool check_capturable(const Device& device, driver::CudaStream stream) {

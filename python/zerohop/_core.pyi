@@ -905,8 +905,11 @@ class Transfer:
         the Endpoint's), counted from when it reaches the wait. If the transfer is not done by then, or fails, the
         stream continues anyway: a RuntimeWarning reports it, and wait() of the returned Transfer raises
         TransferTimeout, or the error that ended the transfer. If the transfer has failed already, raises its error at
-        once; RouteUnavailable (the stream is being captured into a CUDA graph; no GPU), CudaError. The wait is a
-        kernel of one thread.
+        once; RouteUnavailable (no GPU), CudaError. The wait is a kernel of one thread.
+
+        While the stream is being captured into a CUDA graph, the wait becomes part of the graph. A Transfer that is
+        itself part of a graph orders another stream of the same capture behind it; once the capture has ended,
+        RouteUnavailable.
         """
     @property
     def done(self) -> bool:
@@ -1032,14 +1035,20 @@ class Peer:
         self,
         slot: typing.SupportsInt | typing.SupportsIndex,
         value: typing.SupportsInt | typing.SupportsIndex,
+        *,
+        stream: typing.Any = None,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> Transfer:
         """
         Put a value (1 to 2**32 - 1) into a slot (0 to 65535) of the peer's notification board, where wait_notify()
         finds it. It becomes visible only after the data of all write() calls made earlier. When the Transfer is done
         it is in flight, and becomes visible a moment later. A slot holds one value: a later one replaces one that was
         not taken.
+        stream: as for write(): on one host the GPU of the stream puts the value when the stream gets there, behind the
+        stream's earlier work; otherwise the call waits for that, at most `timeout` seconds.
 
-        Raises IndexError (slot), ValueError (value), PeerLost.
+        Raises IndexError (slot), ValueError (value), PeerLost; with stream= also RouteUnavailable, CudaError,
+        TransferTimeout.
         """
     def read(
         self,
@@ -1169,13 +1178,16 @@ class Peer:
         default stream). By p2p from or to a GPU array, data and notification are enqueued into that stream, and the
         call does not wait: the transfer begins when the stream reaches it, and later work of the stream begins after
         it. It follows earlier calls without a stream; calls in different streams are not ordered. On the other routes
-        the call waits, at most `timeout` seconds, until the stream has finished its work so far. Not during a capture
-        into a CUDA graph (RouteUnavailable).
+        the call waits, at most `timeout` seconds, until the stream has finished its work so far.
+        While the stream is being captured into a CUDA graph, the call becomes part of the graph, by p2p from or to a
+        GPU array; otherwise RouteUnavailable says why it cannot. Each replay then transfers what the arrays hold by
+        then. Of the notifications that replays put into a slot, the first has the given value, and each later one the
+        next (after 2**32 - 1 comes 1).
         Without stream= a transfer begins after the earlier work of the default stream of the array's GPU: by p2p
         without blocking; on the other routes the call waits for that work.
 
-        Returns a Transfer. Raises PeerLost, RegistrationError (closed memory), RouteUnavailable, CudaError,
-        TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).
+        Returns a Transfer; in a capture one whose wait() raises Error, as it has no result of its own. Raises PeerLost,
+        RegistrationError (closed memory), RouteUnavailable, CudaError, TransferTimeout (the default stream), ValueError (shapes, dtypes or rights that do not fit).
         """
     def write_many(
         self,
@@ -1459,9 +1471,14 @@ class Endpoint:
         nothing arrived by then, or no peer is left that could notify: a RuntimeWarning reports it, and wait() of the
         Transfer raises TransferTimeout or PeerLost. The wait is a kernel of one thread, which always ends; the
         driver's own operation would not. Where the GPU has no atomics with host memory, a value that replaces another
-        at the very moment when a stream takes that one is lost: use a separate slot for each outstanding value. Raises
-        RouteUnavailable (the stream is being captured into a CUDA graph; built without kernels), CudaError,
-        IndexError.
+        at the very moment when a stream takes that one is lost: use a separate slot for each outstanding value.
+
+        While the stream is being captured into a CUDA graph, the wait becomes part of the graph, and each replay takes
+        the next notification. Those that replays of a peer's graph put are taken one by one, even if several came
+        before. As long as the graph exists, the slot is for graphs alone. wait() of the Transfer raises Error, as it
+        has no result of its own; a replay that waited in vain is reported by a RuntimeWarning, and the next call of
+        wait_notify() with stream= raises its error. Raises RouteUnavailable (reset=False in a capture; a slot that a
+        graph waits for; built without kernels), CudaError, IndexError.
         """
     def wait_notify_any(
         self,

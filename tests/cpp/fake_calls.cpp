@@ -18,9 +18,10 @@ using gpu::MemoryKind;
 FakeCuda& fake() { return FakeCuda::in_use(); }
 
 // A function is the address of its name.
-std::array<std::string_view, 6> kernels{"zerohop_copy_pieces",  "zerohop_copy_ranges",
-                                        "zerohop_wait_word",    "zerohop_forget_notes",
-                                        "zerohop_group_chunks", "zerohop_group_packets"};
+std::array<std::string_view, 9> kernels{
+    "zerohop_copy_pieces",   "zerohop_copy_ranges",   "zerohop_wait_word",
+    "zerohop_forget_notes",  "zerohop_group_chunks",  "zerohop_group_packets",
+    "zerohop_replayed_copy", "zerohop_replayed_note", "zerohop_replayed_wait"};
 
 template <typename T>
 const T& argument(void** arguments, int which) {
@@ -100,8 +101,30 @@ CudaResult stream_get_context(void* stream, driver::CudaContext* context) {
 }
 CudaResult stream_is_capturing(void* stream, int* status) {
   if (fake().fails("stream_is_capturing")) return fake().error;
-  *status = stream == fake().captured_stream ? 1 : 0;
+  *status = fake().copies.is_captured(stream) ? 1 : 0;
   return driver::kCudaSuccess;
+}
+CudaResult stream_get_capture(void* stream, int* status, unsigned long long*, void** graph,
+                              void* const**, std::size_t*) {
+  if (fake().fails("stream_get_capture")) return fake().error;
+  return fake().copies.get_capture(stream, status, graph);
+}
+CudaResult user_object_create(void** object, void* value, driver::CudaHostFunction destroy,
+                              unsigned references, unsigned flags) {
+  if (fake().fails("user_object_create")) return fake().error;
+  return references == 1 && flags == driver::kCudaUserObjectUnsynchronized
+             ? fake().copies.create_user_object(object, value, destroy)
+             : kCudaErrorInvalidValue;
+}
+CudaResult user_object_release(void* object, unsigned) {
+  return fake().copies.retain_user_object(nullptr, object);
+}
+CudaResult graph_retain_user_object(void* graph, void* object, unsigned references,
+                                    unsigned flags) {
+  if (fake().fails("graph_retain_user_object")) return fake().error;
+  return references == 1 && flags == driver::kCudaGraphTakesReference
+             ? fake().copies.retain_user_object(graph, object)
+             : kCudaErrorInvalidValue;
 }
 CudaResult stream_destroy(void* stream) { return fake().copies.destroy_stream(stream); }
 CudaResult event_create(void** event, unsigned flags) {
@@ -148,7 +171,8 @@ CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction 
   if (fake().fails("launch_kernel")) return fake().error;
   if (!FakeCuda::has_context()) return kCudaErrorInvalidContext;
   const auto which = static_cast<const std::string_view*>(function) - kernels.data();
-  const bool whole_warps = launch->threads_x % 32 == 0 || which == 2;
+  const bool one_thread = which == 2 || which == 7 || which == 8;
+  const bool whole_warps = launch->threads_x % 32 == 0 || one_thread;
   if (launch->blocks_x == 0 || !whole_warps) return kCudaErrorInvalidValue;
   driver::CudaStream stream = launch->stream;
   switch (which) {
@@ -160,6 +184,11 @@ CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction 
       return fake().copies.ranges(argument<gpu::FewRanges>(arguments, 0),
                                   argument<gpu::Tail>(arguments, 1), stream);
     case 2: return fake().copies.wait(argument<gpu::Wait>(arguments, 0), stream);
+    case 6:
+      return fake().copies.replayed_copy(argument<gpu::FewRanges>(arguments, 0),
+                                         argument<driver::CudaAddress>(arguments, 1), stream);
+    case 7: return fake().copies.replayed_note(argument<gpu::ReplayedNote>(arguments, 0), stream);
+    case 8: return fake().copies.replayed_wait(argument<gpu::ReplayedWait>(arguments, 0), stream);
     default:
       return fake().copies.forget(argument<driver::CudaAddress>(arguments, 0),
                                   argument<const gpu::NoteAt*>(arguments, 1),

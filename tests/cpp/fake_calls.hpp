@@ -27,6 +27,12 @@ CudaResult stream_wait_event(void* stream, void* event, unsigned);
 CudaResult stream_write_value(void* stream, CudaAddress to, std::uint32_t value, unsigned flags);
 CudaResult stream_get_context(void* stream, driver::CudaContext* context);
 CudaResult stream_is_capturing(void* stream, int* status);
+CudaResult stream_get_capture(void* stream, int* status, unsigned long long* id, void** graph,
+                              void* const** dependencies, std::size_t* count);
+CudaResult user_object_create(void** object, void* value, driver::CudaHostFunction destroy,
+                              unsigned references, unsigned flags);
+CudaResult user_object_release(void* object, unsigned references);
+CudaResult graph_retain_user_object(void* graph, void* object, unsigned references, unsigned flags);
 CudaResult stream_destroy(void* stream);
 CudaResult event_create(void** event, unsigned flags);
 CudaResult event_destroy(void* event);

@@ -132,8 +132,7 @@ FakeCopies::Stream* FakeCopies::find_stream(void* stream) {
 CudaResult FakeCopies::start(void* stream, std::function<void()> work) {
   Stream* on = find_stream(stream);
   if (on == nullptr) return kCudaErrorInvalidValue;
-  on->waiting.push_back({std::move(work), nullptr, 0, {}});
-  ++on->begun;
+  give(*on, [work = std::move(work)] { return Task{work, nullptr, 0, {}}; });
   return kCudaSuccess;
 }
 
@@ -164,7 +163,7 @@ CudaResult FakeCopies::record(void* event, void* stream) {
   const std::lock_guard guard(mutex_);
   Stream* on = find_stream(stream);
   if (on == nullptr) return kCudaErrorInvalidValue;
-  *events_.at(event) = {on, on->begun, false};
+  *events_.at(event) = {on, on->begun, false, on->graph, on->graph != nullptr};
   return kCudaSuccess;
 }
 
@@ -172,6 +171,7 @@ CudaResult FakeCopies::query(void* event) {
   const std::lock_guard guard(mutex_);
   Event& asked = *events_.at(event);
   if (asked.stream == nullptr) return kCudaSuccess;  // never recorded
+  if (asked.captured) return driver::kCudaErrorCaptureFirst;
   if (!std::exchange(asked.asked, true)) return kCudaErrorNotReady;
   return advance(*asked.stream, asked.behind) ? kCudaSuccess : kCudaErrorNotReady;
 }
@@ -210,8 +210,13 @@ CudaResult FakeCopies::wait_event(void* stream, void* event) {
   const Event& first = *events_.at(event);
   Stream* on = find_stream(stream);
   if (on == nullptr) return kCudaErrorInvalidValue;
-  on->waiting.push_back({[] {}, first.stream, first.behind, {}});
-  ++on->begun;
+  if (first.captured) {
+    const auto graph = first.graph.lock();
+    if (!graph || first.stream->graph != graph) return driver::kCudaErrorCaptureLast;  // it ended
+    on->graph = graph;
+    return kCudaSuccess;
+  }
+  give(*on, [first] { return Task{[] {}, first.stream, first.behind, {}}; });
   return kCudaSuccess;
 }
 

@@ -17,6 +17,7 @@
 
 #include "driver/cuda_constants.hpp"
 #include "gpu/copy_piece.hpp"
+#include "gpu/replay.hpp"
 #include "gpu/tail.hpp"
 
 namespace zerohop::testing {
@@ -55,7 +56,18 @@ class FakeCopies {
   void* program_stream();
   bool run(void* stream);
 
+  // Captures: what is put into the stream, and into streams that follow it by events, becomes part
+  // of a graph. The test launches graphs. A destroyed one gives its user objects back.
+  struct Graph;
+  void begin_capture(void* stream);
+  std::shared_ptr<Graph> end_capture(void* stream);
+  void launch(const Graph& graph, void* stream);
+  bool is_captured(void* stream);
+
   // The functions of the table.
+  driver::CudaResult get_capture(void* stream, int* status, void** graph);
+  driver::CudaResult create_user_object(void** object, void* value, void (*destroy)(void*));
+  driver::CudaResult retain_user_object(void* graph, void* object);
   driver::CudaResult pin(void** pages, std::size_t nbytes);
   driver::CudaResult unpin(void* pages);
   driver::CudaResult create_stream(void** stream);
@@ -73,6 +85,9 @@ class FakeCopies {
   driver::CudaResult wait(const gpu::Wait& wait, void* stream);
   driver::CudaResult forget(std::uint64_t notes, const gpu::NoteAt* list, std::uint32_t count,
                             void* stream);
+  driver::CudaResult replayed_copy(const gpu::FewRanges& ranges, std::uint64_t gate, void* stream);
+  driver::CudaResult replayed_note(const gpu::ReplayedNote& note, void* stream);
+  driver::CudaResult replayed_wait(const gpu::ReplayedWait& wait, void* stream);
   driver::CudaResult register_pages(void* begin, std::size_t nbytes, bool read_only = false);
   driver::CudaResult unregister_pages(void* begin);
   driver::CudaResult record(void* event, void* stream);
@@ -102,11 +117,14 @@ class FakeCopies {
     std::deque<Task> waiting;
     std::uint64_t begun = 0;  // how many were ever started
     bool asked = false;
+    std::shared_ptr<Graph> graph = {};  // while it is captured
   };
   struct Event {
     Stream* stream = nullptr;
     std::uint64_t behind = 0;  // so many of its stream
     bool asked = false;
+    std::weak_ptr<Graph> graph = {};  // of the capture in which it was recorded
+    bool captured = false;
   };
 
   template <typename T>
@@ -122,12 +140,20 @@ class FakeCopies {
   std::byte* place(std::uint64_t address, std::size_t nbytes, Use use);
   bool reaches(const gpu::Tail& tail);
   template <typename T>
-  std::atomic<T>& word(std::uint64_t address);  // of the GPU, or of the host
+  std::atomic<T>& word(std::uint64_t address) {  // of the GPU, or of the host
+    std::byte* const on_gpu = find(address, sizeof(T));
+    return *reinterpret_cast<std::atomic<T>*>(
+        on_gpu != nullptr ? on_gpu : reinterpret_cast<std::byte*>(address));
+  }
   void put(const gpu::Tail& tail);
   bool has_ended(const gpu::Wait& wait, std::uint64_t began);
   void copy_piece(const gpu::CopyPiece& piece);
   Stream* find_stream(void* stream);
   driver::CudaResult start(void* stream, std::function<void()> work);
+  // Into the stream, or into the graph: then a task is made for each launch.
+  void give(Stream& stream, const std::function<Task()>& make);
+  bool has_come(const gpu::ReplayedWait& wait);
+  bool has_ended(const gpu::ReplayedWait& wait, std::uint64_t began);
   bool advance(Stream& stream, std::uint64_t until);
 
   mutable std::mutex mutex_;

@@ -85,7 +85,6 @@ class FakeCuda {
   std::atomic<bool> capturing = false;                    // context_synchronize is refused
   std::atomic<int> synchronized = 0;                      // calls that returned success
   void* foreign_stream = nullptr;                         // belongs to a context of its own
-  void* captured_stream = nullptr;                        // is being captured into a graph
   std::atomic<driver::CudaCaptureMode> capture_mode = 0;  // of any thread: global
   struct Export {
     Extent range;

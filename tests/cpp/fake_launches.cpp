@@ -78,13 +78,6 @@ std::byte* FakeCopies::place(std::uint64_t address, std::size_t nbytes, Use use)
   return good ? std::bit_cast<std::byte*>(address) : nullptr;
 }
 
-template <typename T>
-std::atomic<T>& FakeCopies::word(std::uint64_t address) {
-  std::byte* const on_gpu = find(address, sizeof(T));
-  return *reinterpret_cast<std::atomic<T>*>(on_gpu != nullptr ? on_gpu
-                                                              : std::bit_cast<std::byte*>(address));
-}
-
 bool FakeCopies::reaches(const gpu::Tail& tail) {
   return is_pinned(reinterpret_cast<const void*>(tail.done), 4) && tail.place < gpu::kTails &&
          (tail.slot == 0 || is_registered(tail.slot)) &&
@@ -175,13 +168,13 @@ CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
   if (!reached || find(wait.end, sizeof(gpu::WaitEnd)) == nullptr || on == nullptr) {
     return kCudaErrorInvalidValue;
   }
-  const auto began = std::make_shared<std::uint64_t>(0);
-  on->waiting.push_back({[] {}, nullptr, 0,
-                         [this, wait, began] {
-                           if (*began == 0) *began = now();
-                           return has_ended(wait, *began);
-                         }});
-  ++on->begun;
+  give(*on, [this, wait] {
+    return Task{[] {}, nullptr, 0,
+                [this, wait, began = std::uint64_t{0}]() mutable {
+                  if (began == 0) began = now();
+                  return has_ended(wait, began);
+                }};
+  });
   return kCudaSuccess;
 }
 

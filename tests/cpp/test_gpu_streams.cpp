@@ -203,13 +203,6 @@ TEST_CASE_FIXTURE(Streams, "what a stream still has to do holds the owner's memo
 }
 
 TEST_CASE_FIXTURE(Streams, "streams that cannot be used are refused with the reason") {
-  cuda.captured_stream = writer;
-  CHECK(contains(message_of<RouteUnavailable>([&] { write_on(writer, ours, theirs); }),
-                 "is being captured into a CUDA graph"));
-  CHECK(contains(
-      message_of<RouteUnavailable>([&] { (void)right.wait_notify_on(writer, 1, true, {}); }),
-      "is being captured into a CUDA graph"));
-  cuda.captured_stream = nullptr;
   cuda.foreign_stream = writer;
   CHECK(contains(message_of<RouteUnavailable>([&] { write_on(writer, ours, theirs); }),
                  "is not a stream of cuda:0"));
@@ -218,6 +211,20 @@ TEST_CASE_FIXTURE(Streams, "streams that cannot be used are refused with the rea
       message_of<RouteUnavailable>([&] { (void)right.wait_notify_on(nullptr, 1, true, {}); }),
       "no GPU is current in this thread"));
   CHECK_THROWS_AS((void)right.wait_notify_on(writer, 65536, true, {}), std::out_of_range);
+}
+
+TEST_CASE_FIXTURE(Streams, "a GPU notifies when its stream gets there, behind its work") {
+  const Bytes bytes = counted(50000, 6);
+  put(ours, bytes);
+  write_on(writer, ours, theirs);
+  const auto notified = to_right->write({}, by("", Notification{6, 66}, {}, writer));
+  CHECK_FALSE(notified->wait(within(0.02)));
+  CHECK(right.peek_notify(6) == 0);
+  REQUIRE(cuda.copies.run(writer));
+  CHECK(right.peek_notify(6) == 66);  // put by the GPU: nobody has polled
+  CHECK(get(theirs) == bytes);
+  finish(notified);
+  CHECK(right.wait_notify(6, 1, true, soon()).second == 66);
 }
 
 TEST_CASE_FIXTURE(Streams, "on other routes the call waits for the stream") {

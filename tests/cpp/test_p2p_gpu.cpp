@@ -361,7 +361,7 @@ TEST_CASE("whatever fails of the first copy, the next ones and notifications go 
   }
 }
 
-TEST_CASE_FIXTURE(HostGpuCouple, "transfers go in streams, and captured ones are refused") {
+TEST_CASE_FIXTURE(HostGpuCouple, "transfers go in streams, and into graphs") {
   void* const stream = cuda.copies.program_stream();
   const Memory host = plain(left, {1000});
   const auto [gpu, far_gpu] = arrays({1000});
@@ -382,9 +382,18 @@ TEST_CASE_FIXTURE(HostGpuCouple, "transfers go in streams, and captured ones are
     finish(written);
     CHECK(right.wait_notify(5, 1, true, soon()).second == 7);
   }
-  cuda.captured_stream = stream;
-  CHECK(contains(message_of<RouteUnavailable>([&] { begin(host, far_gpu); }), "captured"));
-  CHECK(contains(message_of<RouteUnavailable>([&] { begin(gpu, far_host); }), "captured"));
+  cuda.copies.begin_capture(stream);
+  begin(host, far_gpu);
+  begin(gpu, far_host);
+  const auto graph = cuda.copies.end_capture(stream);
+  const Bytes others = counted(1000, 10);
+  put(host, others);
+  put(gpu, others);
+  cuda.copies.launch(*graph, stream);
+  REQUIRE(cuda.copies.run(stream));
+  CHECK(get(far_gpu) == others);
+  CHECK(get(far_host) == others);
+  CHECK(right.wait_notify(5, 1, true, soon()).second == 8);
 }
 
 }  // namespace

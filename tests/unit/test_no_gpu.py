@@ -19,6 +19,7 @@ def has_driver() -> bool:
 
 CALLS: dict[str, Callable[[Any, Any, Any], object]] = {
     "write": lambda ep, peer, far: peer.write(np.zeros(8), far, stream=0),
+    "notify": lambda ep, peer, far: peer.notify(7, 1, stream=0),
     "wait_notify": lambda ep, peer, far: ep.wait_notify(7, stream=0),
     "wait_on": lambda ep, peer, far: peer.write(np.zeros(8), far).wait_on(0),
 }

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <new>
 #include <stdexcept>
@@ -12,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "base/report.hpp"
+#include "base/seconds.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/stream_wait.hpp"
 
@@ -19,13 +19,6 @@ namespace zerohop::engine::collective {
 namespace {
 
 using gpu::GroupEnd;
-
-std::string seconds_text(double seconds) {
-  std::string text = std::to_string(seconds);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
 
 }  // namespace
 
@@ -164,7 +157,7 @@ void GpuGroup::check() const {
 std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
                                          std::optional<driver::CudaStream> stream, double seconds) {
   gpu::Group::Launch launch = plan(place_, arrays, GroupLimits(place_.size));
-  launch.call.nanoseconds = static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
+  launch.call.nanoseconds = to_nanoseconds(seconds);
   auto waits = std::make_shared<const gpu::KernelsWait>();
   std::shared_ptr<Transfer> transfer;
   {

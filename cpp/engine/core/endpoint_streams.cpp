@@ -3,8 +3,18 @@
 #include "engine/core/endpoint.hpp"
 #include "engine/memory/cuda_table.hpp"
 #include "engine/notify/slots.hpp"
+#include "gpu/device_guard.hpp"
+#include "gpu/user_stream.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+bool is_captured(const StreamWaits::Stream& stream) {
+  const gpu::DeviceGuard guard(*stream.device);
+  return gpu::check_capturable(*stream.device, stream.handle);
+}
+
+}  // namespace
 
 Endpoint::Polling Endpoint::polling() const {
   const std::weak_ptr<Control> control = control_;
@@ -31,7 +41,16 @@ std::shared_ptr<Transfer> Endpoint::wait_notify_on(driver::CudaStream stream, st
   const Entered entered = enter();
   check_slots(slot, 1);
   (void)deadline(timeout);  // throws unless it is a number of seconds
-  return streams_->waits()->notification(streams_->find(stream, timeout), slot, reset);
+  const StreamWaits::Stream found = streams_->find(stream, timeout);
+  const auto captured_waits = streams_->captured_waits();
+  if (!is_captured(found)) {
+    captured_waits->check_free(slot);
+    return streams_->waits()->notification(found, slot, reset);
+  }
+  if (reset) return captured_waits->notification(found, slot, deadline({}));
+  throw RouteUnavailable(
+      "wait_notify(reset=False) cannot become part of a CUDA graph, where each replay takes the "
+      "next notification: leave reset out, or make the call outside the capture");
 }
 
 std::unique_ptr<SlotClaim> Endpoint::claim_slots(const std::string& device, std::uint32_t first,
@@ -47,7 +66,13 @@ std::shared_ptr<Transfer> Endpoint::wait_transfer_on(driver::CudaStream stream,
                                                      std::optional<double> timeout) {
   const Entered entered = enter();
   (void)deadline(timeout);  // throws unless it is a number of seconds
-  return streams_->waits()->transfer(streams_->find(stream, timeout), transfer);
+  if (const auto& point = transfer->captured()) {
+    point->precede(stream);
+    return transfer;
+  }
+  const StreamWaits::Stream found = streams_->find(stream, timeout);
+  if (!is_captured(found)) return streams_->waits()->transfer(found, transfer);
+  return streams_->captured_waits()->transfer(found, transfer, deadline({}));
 }
 
 }  // namespace zerohop::engine

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "engine/memory/cuda_table.hpp"
 #include "engine/stream/program_streams.hpp"
+#include "gpu/capture.hpp"
 #include "gpu/default_stream.hpp"
 #include "gpu/user_stream.hpp"
 
@@ -39,6 +40,10 @@ void wait_for_program(std::span<const Pair> pairs, const Deadline& deadline) {
     wait_for_program(*local, deadline);
     if (local->layout().count() > 0) last = local;
   }
+}
+
+bool CallStream::is_captured(const TransferOptions& options) const {
+  return options.stream && gpu::is_captured(*cuda_for_stream(cuda_), *options.stream);
 }
 
 void CallStream::wait(const TransferOptions& options, const Deadline& deadline) const {

@@ -27,6 +27,8 @@ class CallStream {
 
   // Also throws RouteUnavailable if the stream itself waits for a notification.
   void wait(const TransferOptions& options, const Deadline& deadline) const;
+  // Whether the call would become part of a CUDA graph. Throws RouteUnavailable (no GPU).
+  bool is_captured(const TransferOptions& options) const;
   ProgramStreams& streams() const noexcept { return *streams_; }
   const std::shared_ptr<const driver::Cuda>& cuda() const noexcept { return cuda_; }
 

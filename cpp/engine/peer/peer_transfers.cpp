@@ -46,6 +46,10 @@ void Peer::note_refusal(const TransferOptions& options, const std::string& reaso
                            "; or leave require= out for the routes of devices: host, gpudirect, "
                            "staged");
   }
+  if (streams_->is_captured(options)) {
+    throw RouteUnavailable("this call cannot become part of a CUDA graph, because " + reason +
+                           ": make it outside the capture");
+  }
   if (!refusals_.add(reason)) return;
   log(Level::warning, "route", [&] {
     return "a transfer with peer '" + state_->name() +
@@ -95,6 +99,11 @@ void Peer::name_wrong_pair(const Call& call) const {
 TransferPtr Peer::checked(const Call& call) {
   const TransferOptions& options = call.options;
   check_call(options);
+  if (streams_->is_captured(options)) {
+    throw RouteUnavailable(
+        "this call cannot become part of a CUDA graph, because with integrity=1 the CPU compares "
+        "what was transferred: make it outside the capture, or leave integrity out");
+  }
   if (call.pairs.empty()) {
     if (!checks_->pending()) return transfer(call);
     return checks_->notify_behind(options, devices_->route(Routes::Kind::host, 1));

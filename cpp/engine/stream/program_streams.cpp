@@ -32,6 +32,13 @@ std::shared_ptr<StreamWaits> ProgramStreams::waits() {
   return waits_;
 }
 
+std::shared_ptr<CapturedWaits> ProgramStreams::captured_waits() {
+  const std::lock_guard lock(mutex_);
+  if (closed_) throw Error("this Endpoint is closed: make a new one");
+  if (!captured_waits_) captured_waits_ = std::make_shared<CapturedWaits>(*host_);
+  return captured_waits_;
+}
+
 std::unique_ptr<StreamHold> ProgramStreams::hold(driver::CudaStream handle) {
   if (gpu::kernel_image().empty()) return nullptr;
   return std::make_unique<StreamHold>(waits(), find(handle, {}));
@@ -50,11 +57,13 @@ void ProgramStreams::end_waits() {
   const std::lock_guard lock(mutex_);
   closed_ = true;
   if (waits_) waits_->end_all();
+  if (captured_waits_) captured_waits_->close();  // the board's own word ends them
 }
 
 void ProgramStreams::release() noexcept {
   const std::lock_guard lock(mutex_);
   waits_.reset();
+  captured_waits_.reset();
   devices_.clear();
   host_.reset();
 }

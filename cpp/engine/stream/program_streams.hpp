@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/locks.hpp"
+#include "engine/stream/captured_waits.hpp"
 #include "engine/stream/stream_waits.hpp"
 
 namespace zerohop::engine {
@@ -23,6 +24,7 @@ class ProgramStreams {
   StreamWaits::Stream find(driver::CudaStream handle, std::optional<double> timeout);
   // Throws Error once closed.
   std::shared_ptr<StreamWaits> waits();
+  std::shared_ptr<CapturedWaits> captured_waits();
   // Reserves a place for a later wait: see StreamHold. Null: built without kernels, so no stream
   // waits for anything of this library.
   std::unique_ptr<StreamHold> hold(driver::CudaStream handle);
@@ -41,6 +43,7 @@ class ProgramStreams {
   std::optional<StreamWaits::Host> host_;
   std::map<int, std::shared_ptr<const gpu::Device>> devices_;  // by ordinal
   std::shared_ptr<StreamWaits> waits_;                         // null before the first
+  std::shared_ptr<CapturedWaits> captured_waits_;              // likewise
 };
 
 }  // namespace zerohop::engine

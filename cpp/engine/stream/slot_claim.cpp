@@ -62,6 +62,10 @@ SlotClaim::~SlotClaim() {
   end_waits(tags);
 }
 
+bool SlotClaim::none_taken() const noexcept {
+  return std::ranges::all_of(taken_, [](const auto& tags) { return tags == GpuNotes::Tags{}; });
+}
+
 void SlotClaim::begin_waits() {
   for (std::uint32_t i = 0; i < count(); ++i) {
     taken_[i] = board_->board().gpu_notes().begin_wait(first_ + i);

@@ -26,6 +26,7 @@ class SlotClaim {
 
   const std::shared_ptr<const gpu::Device>& device() const noexcept { return device_; }
   const GpuBoard::Reached& reached() const noexcept { return reached_; }
+  bool none_taken() const noexcept;  // the CPU had taken no note of a GPU from any slot before
   std::uint32_t first() const noexcept { return first_; }
   std::uint32_t count() const noexcept { return static_cast<std::uint32_t>(taken_.size()); }
 

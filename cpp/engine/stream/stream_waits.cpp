@@ -1,7 +1,6 @@
 #include "engine/stream/stream_waits.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <new>
@@ -11,6 +10,7 @@
 #include "base/fork.hpp"
 #include "base/locks.hpp"
 #include "base/report.hpp"
+#include "base/seconds.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/apart.hpp"
@@ -24,17 +24,6 @@ using gpu::StreamWaiter;
 constexpr std::chrono::microseconds kBetweenLooks{20};
 constexpr std::chrono::milliseconds kBetweenCares{1};  // checks for waits that are in vain
 constexpr Deadline::Seconds kToSee{5e-3};              // that a wait has ended: two slices of a GPU
-
-std::uint64_t to_nanoseconds(double seconds) {
-  return static_cast<std::uint64_t>(std::llround(std::min(seconds, 1e8) * 1e9));
-}
-
-std::string seconds_text(double seconds) {
-  std::string text = std::to_string(seconds);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
-  return text + " s";
-}
 
 Failure gpu_failure(const driver::Cuda& cuda, driver::CudaResult error) {
   try {

@@ -49,6 +49,16 @@ void Transfer::tell_unheard() const noexcept {
   });
 }
 
+void Transfer::end_as_captured(std::shared_ptr<const gpu::CapturePoint> point) {
+  captured_ = std::move(point);
+  note_heard();  // nothing failed
+  fail({.message =
+            "this call has become part of a CUDA graph and has no result of its own: wait for the "
+            "stream in which the graph is launched; a replay's wait that is in vain is reported by "
+            "a RuntimeWarning"});
+  drop();
+}
+
 void Transfer::fail(Failure failure) noexcept {
   if (!failed_.exchange(true)) failure_ = std::move(failure);
 }

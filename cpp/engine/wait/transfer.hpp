@@ -17,6 +17,7 @@
 #include "engine/stats/route.hpp"
 #include "engine/times.hpp"
 #include "engine/wait/poller.hpp"
+#include "gpu/capture.hpp"
 #include "gpu/mark.hpp"
 
 namespace zerohop::engine {
@@ -85,6 +86,10 @@ class Transfer {
   // Set by its maker: a word in which a stream sees that it is done.
   void set_mark(gpu::Mark mark) { mark_ = std::move(mark); }
   const std::optional<gpu::Mark>& mark() const noexcept { return mark_; }
+  // In place of drop(): the call has become part of a CUDA graph, and result() throws that.
+  void end_as_captured(std::shared_ptr<const gpu::CapturePoint> point);
+  // Null: it has not.
+  const std::shared_ptr<const gpu::CapturePoint>& captured() const noexcept { return captured_; }
   void set_result(std::uint64_t value) noexcept { result_ = value; }
   // Counts it among the transfers of its route until it ends. Call it before others can end it.
   void count(Operation operation, const std::string& peer) noexcept;
@@ -138,6 +143,7 @@ class Transfer {
   trace::Entry record_;
   std::uint64_t result_ = 0;
   std::optional<gpu::Mark> mark_;
+  std::shared_ptr<const gpu::CapturePoint> captured_;
   std::optional<Failure> failure_;
   std::shared_ptr<const void> kept_;
   std::vector<std::shared_ptr<const void>> kept_more_;

@@ -44,3 +44,10 @@ inline int __syncthreads_and(int vote) {
 }
 inline int __ffs(unsigned bits) { return __builtin_ffs(static_cast<int>(bits)); }
 inline int __popc(unsigned bits) { return __builtin_popcount(bits); }
+inline unsigned atomicAdd(unsigned* at, unsigned more) {
+  return std::atomic_ref(*at).fetch_add(more);
+}
+inline unsigned atomicCAS(unsigned* at, unsigned expected, unsigned desired) {
+  std::atomic_ref(*at).compare_exchange_strong(expected, desired);
+  return expected;
+}

@@ -4,12 +4,13 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "gpu/replay.hpp"
 
 namespace zerohop::engine {
 namespace {
 
 // A tag is the writer's number above the count of its puts into that slot.
-constexpr std::uint32_t kWriters = gpu::kForCpuAlone / gpu::kFirstTag - 1;
+constexpr std::uint32_t kWriters = gpu::kCounted / gpu::kFirstTag - 1;
 constexpr std::uint32_t kCounts = gpu::kFirstTag;
 
 // Counts itself among the writers whose notes wake no thread.

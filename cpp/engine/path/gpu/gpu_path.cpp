@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/memory/cuda_table.hpp"
 #include "engine/path/gpu/gpu_ranges.hpp"
 
 namespace zerohop::engine {
@@ -42,7 +43,8 @@ class PageSource : public gpu::PieceSource {
 
 GpuPath::GpuPath(Services services)
     : s_(std::move(services)),
-      copies_(std::make_shared<GpuCopies>(s_.poller, s_.look, s_.pending)) {}
+      copies_(std::make_shared<GpuCopies>(s_.poller, s_.look, s_.pending)),
+      captures_(std::make_shared<GpuCaptures>(s_.state->name())) {}
 
 void GpuPath::meet(std::shared_ptr<RouteBook> book) {
   if (const auto& neighbour = s_.local->neighbour()) {
@@ -56,9 +58,13 @@ void GpuPath::end() noexcept {
 }
 
 // The connection has ended: fails copies that do not end soon.
-void GpuPath::cut_off() noexcept { copies_->cut_off(s_.state->lost(Effect::some)); }
+void GpuPath::cut_off() noexcept {
+  copies_->cut_off(s_.state->lost(Effect::some));
+  captures_->end();
+}
 
 void GpuPath::sweep() {
+  captures_->sweep();
   if (gpus_) gpus_->sweep();
 }
 
@@ -131,7 +137,7 @@ std::shared_ptr<const Route> GpuPath::route(const Pair& pair, std::string& why_n
 
 bool GpuPath::takes(const Call& call) const {
   const TransferOptions& options = call.options;
-  if (!call.on_gpus && s_.pending->gpu_copies <= 0) return false;
+  if (!call.on_gpus && s_.pending->gpu_copies <= 0 && !notifies_in_stream(call)) return false;
   if (!options.may_be_p2p() || (!gpus_ && options.require.empty())) return false;
   return call.on_gpus || (!options.in_turn && call.nbytes() == 0);
 }
@@ -151,8 +157,14 @@ TransferPtr GpuPath::begin(const Call& call, std::string& why_not) {
     reached.session = s_.local->neighbour()->reach_board(s_.local->patience(options)).session;
   }
   const Deadline until = s_.state->deadline(options.timeout);
+  if (notifies_in_stream(call)) {
+    move.device = gpus_->device_of(*options.stream, cuda_for_stream(s_.streams->cuda()));
+  }
   if (!move.device) s_.streams->wait(options, until);
   if (!reached.session) return why_not = "its process does not answer", nullptr;
+  if (is_captured(move, options)) {
+    return capture(call, std::move(move), std::move(reached.session), until);
+  }
   if (!s_.rails->wait_for_work(options)) {
     return why_not = "a device has earlier work with this peer pending", nullptr;
   }
@@ -300,7 +312,8 @@ TransferPtr GpuPath::begin_copy(const Call& call, Move&& move,
 // earlier work: what devices carry, and copies that must end first.
 void GpuPath::let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                           const Neighbour::Patience& patience) {
-  if (move.nbytes == 0 || s_.rails->work().unseen || copies_->notifies()) return;
+  if (move.nbytes == 0 && !copy.stream) return;
+  if (s_.rails->work().unseen || copies_->notifies()) return;
   if (!copy.stream && s_.pending->gpu_copies > 0) return;
   auto place = gpus_->place_for_gpu(after.session, copy.device, *after.message, patience);
   if (place.put.slot == 0) return;

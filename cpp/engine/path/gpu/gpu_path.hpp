@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "engine/path/gpu/gpu_captures.hpp"
 #include "engine/path/gpu/gpu_copies.hpp"
 #include "engine/path/gpu/kernel_reach.hpp"
 #include "engine/path/gpu/remote_gpus.hpp"
@@ -32,7 +33,8 @@ class GpuPath : public Path {
 
   void meet(std::shared_ptr<RouteBook> book);  // after the local path has met the peer
 
-  // Also what must follow GPU copies: notifications without data, so that the caller does not wait.
+  // Also what must follow GPU copies or a stream: notifications without data, so that the caller
+  // does not wait.
   bool takes(const Call& call) const override;
   bool brief() const noexcept override { return false; }
   TransferPtr begin(const Call& call, std::string& why_not) override;
@@ -70,12 +72,17 @@ class GpuPath : public Path {
   std::string add_pairs(Move& move, const Call& call, GpuReach& reached) const;
   TransferPtr begin_copy(const Call& call, Move&& move, std::shared_ptr<shm::LocalSession> session,
                          const Deadline& until);
+  bool notifies_in_stream(const Call& call) const noexcept;
+  static bool is_captured(const Move& move, const TransferOptions& options);
+  TransferPtr capture(const Call& call, Move&& move, std::shared_ptr<shm::LocalSession> session,
+                      const Deadline& until);
   void cut_off() noexcept;
   void let_gpu_put(GpuCopies::Copy& copy, Move& move, NeighbourEnd& after,
                    const Neighbour::Patience& patience);
 
   const Services s_;
   const std::shared_ptr<GpuCopies> copies_;
+  const std::shared_ptr<GpuCaptures> captures_;
   std::unique_ptr<RemoteGpus> gpus_;  // null: the peer is not on this host
 };
 

@@ -149,13 +149,18 @@ GpuReach RemoteGpus::reach_by_any(const RemoteMemory& remote, const GpuChoice::T
   return reached;
 }
 
+RemoteGpus::DevicePtr RemoteGpus::device_of(driver::CudaStream stream,
+                                            const GpuChoice::Table& given) {
+  const GpuChoice::Table cuda = choice_.table(given);
+  return choice_.open(cuda, gpu::ordinal_of(*cuda, stream));
+}
+
 GpuReach RemoteGpus::reach_by_stream(driver::CudaStream stream, const RemoteMemory& remote,
                                      const GpuChoice::Table& given,
                                      const Neighbour::Patience& patience) {
   DevicePtr device;
   try {
-    const GpuChoice::Table cuda = choice_.table(given);
-    device = choice_.open(cuda, gpu::ordinal_of(*cuda, stream));
+    device = device_of(stream, given);
   } catch (const CudaError& error) {
     return {.session = nullptr, .reason = error.what()};
   }

@@ -50,6 +50,8 @@ class RemoteGpus {
   // ... by the GPU of that stream. Throws RouteUnavailable if it has none.
   GpuReach reach_by_stream(driver::CudaStream stream, const RemoteMemory& remote,
                            const GpuChoice::Table& given, const Neighbour::Patience& patience);
+  // The GPU of that stream. Throws RouteUnavailable, CudaError.
+  DevicePtr device_of(driver::CudaStream stream, const GpuChoice::Table& given);
   // Host memory, page-locked by this process.
   GpuReach reach_host(const RemoteMemory& remote, const DevicePtr& device,
                       const Neighbour::Patience& patience);

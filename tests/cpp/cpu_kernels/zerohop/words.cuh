@@ -25,6 +25,11 @@ inline Note acquire_note(u64 word) {
 }
 inline u32 glance(u64 word) { return acquire(word); }
 inline Note glance_at_note(u64 word) { return word_at<Note>(word).load(); }
+inline u32 take(u64 word) { return word_at<u32>(word).exchange(0); }
+inline Note take_note(u64 word, Note) { return word_at<Note>(word).exchange(0); }
+inline void forget_note(u64 word, Note seen) {
+  word_at<Note>(word).compare_exchange_strong(seen, 0);
+}
 inline u64 nanoseconds_now() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return static_cast<u64>(std::chrono::nanoseconds(now).count());
