@@ -27,7 +27,7 @@ def given(rank, count, dtype, number=0):
     values = random.standard_normal(count) * np.exp2(random.integers(-8, 8, count))
     if dtype in COMPLEX:
         values = values + 1j * random.standard_normal(count)
-    return values.astype(kind)
+    return np.where(random.integers(0, 3, count) > 0, values, 0).astype(kind)
 
 
 def same(came, expected, what):
@@ -91,7 +91,7 @@ def every_size(world):
         every_call(world, "sum", "float32", nbytes // 4, nbytes)
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8])
+@pytest.mark.parametrize("size", range(1, 9))
 @pytest.mark.timeout(240)
 def test_every_operation_of_every_type(rank_threads, size):
     rank_threads(every_type, size, (5, 1000), deadline=200.0)
