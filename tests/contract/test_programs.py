@@ -12,7 +12,7 @@ import pytest
 from support.launchers import PATIENCE, mpirun, needs
 from support.patience import SLOW
 from support.programs.crew import Crew
-from support.programs.rank import groups
+from support.programs.rank import SIZE, groups
 from support.programs.strategies import programs
 from support.spawned import environment_of
 
@@ -38,7 +38,7 @@ def crew():
 def test_random_programs(crew):
     @hypothesis.seed(SEED)
     @settings(COUNT)
-    @hypothesis.given(programs(groups()))
+    @hypothesis.given(programs(groups(), SIZE))
     def run(program):
         crew.run(program)
 

@@ -49,8 +49,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Program:
+    """elsewhere: the process whose arrays no CPU reaches, as those of a GPU."""
+
     seed: int
     steps: tuple[Step, ...]
+    elsewhere: int | None = None
 
 
 @dataclass(frozen=True)

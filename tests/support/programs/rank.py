@@ -19,9 +19,11 @@ from support.patience import patient
 from support.programs.model import BEHIND, Program
 from support.programs.on_world import Finish, OnWorld
 from support.programs.strategies import Group
+from support.programs.ways import put_elsewhere, stop_after_each_step, watch
 from support.spawned import obey
 
 SIZE = 5  # processes
+STOPS = 3  # the process whose calls stop after each step
 TIMEOUT = patient(15.0)  # seconds, of each call: nothing takes so long
 _FAULTS = "seed=5,duplicate=0.05,corrupt=0.01,delay=200us,delay_rate=0.05"
 
@@ -67,6 +69,9 @@ def groups() -> dict[str, Group]:
 class Rank:
     def __init__(self, directory: Path, rank: int) -> None:
         self._directory, self._rank = directory, rank
+        watch()
+        if rank == STOPS:
+            stop_after_each_step()
         self._kept: list[Any] = []
         self._groups: dict[str, Any] = {}
         for name, made in WORLDS.items():
@@ -118,6 +123,7 @@ class Rank:
                 wrong.append(f"step {number}: {said}")
 
         number = 0
+        put_elsewhere(program.elsewhere == self._rank)
         try:
             for number, step in enumerate(program.steps):
                 group = self._groups.get(step.group)

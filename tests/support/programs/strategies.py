@@ -76,8 +76,14 @@ def _forms(call: str) -> tuple[str, ...]:
     return (*FORMS, *GAPPED) if call in ("all_reduce", "reduce", "scan") else FORMS
 
 
-def programs(groups: Mapping[str, Group], most: int = 12) -> st.SearchStrategy[Program]:
+def programs(
+    groups: Mapping[str, Group], processes: int = 0, most: int = 12
+) -> st.SearchStrategy[Program]:
+    """processes: of which one may have its arrays elsewhere."""
     taken = steps(groups).filter(lambda step: step.call == "wait" or groups[step.group].takes(step))
     return st.builds(
-        Program, st.integers(0, 999), st.lists(taken, min_size=1, max_size=most).map(tuple)
+        Program,
+        st.integers(0, 999),
+        st.lists(taken, min_size=1, max_size=most).map(tuple),
+        st.sampled_from((None, None, None, *range(processes))),
     )
