@@ -12,11 +12,13 @@ QUICK = "the case needs a copy that takes long: 64 MiB take a GPU less than it t
 HOST_ONLY: dict[str, str] = {
     "test_collectives.py": NO_ARRAY,
     "test_collectives_lost.py": NO_ARRAY,
+    "test_collectives_mid_call.py": NO_ARRAY,
     "test_collectives_mistakes.py": NO_ARRAY,
     "test_collectives_order.py": NO_ARRAY,
     "test_examples.py": NO_ARRAY,
     "test_forking.py": FORK,
     "test_model.py": NO_ARRAY,
+    "test_programs.py": NO_ARRAY,
     "test_scarcity.py": SCARCE,
     "test_segment.py": NO_ARRAY,
     "test_segment_lost.py": NO_ARRAY,

@@ -24,14 +24,14 @@ LEFT_OUT = {
     "how a loop is woken; a transfer is awaited in test_peer_killed.py": ["test_asyncio.py"],
     "made of operations that have cases of their own": [
         "test_collectives.py", "test_collectives_untaken.py", "test_examples.py",
-        "test_integrity_collectives.py", "test_segment.py",
+        "test_integrity_collectives.py", "test_programs.py", "test_segment.py",
     ],
     "calls that do not match; what they send each other are small writes": [
         "test_collectives_differ.py", "test_collectives_mistakes.py",
     ],
     "lost ranks are lost peers": [
-        "test_collectives_lost.py", "test_segment_lost.py", "test_world_leaving.py",
-        "test_world_shrinking.py",
+        "test_collectives_lost.py", "test_collectives_mid_call.py", "test_segment_lost.py",
+        "test_world_leaving.py", "test_world_shrinking.py",
     ],
     "threads behind the program": ["test_collectives_order.py"],
     "limits of the process; starts an interpreter per case": [

@@ -1,0 +1,1 @@
+"""Random programs of collectives: what they are, what NumPy makes of them, and processes that carry them out."""
