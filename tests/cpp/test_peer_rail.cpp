@@ -135,8 +135,8 @@ class Liar {
 Message claim(std::uint32_t taken) {
   return {.kind = MessageKind::notify,
           .taken = static_cast<std::uint16_t>(taken),
-          .tag = kSlot,
-          .value = 1};
+          .value = 1,
+          .tag = kSlot};
 }
 
 RailServices soft_services() {
@@ -168,7 +168,7 @@ struct Deceived {
   std::shared_ptr<Transfer> notify() {
     auto transfer = std::make_shared<Transfer>(services.poller, 0, nullptr);
     Job job(transfer, IBV_WR_RDMA_WRITE);
-    job.then({.kind = MessageKind::notify, .tag = 1, .value = 1});
+    job.then({.kind = MessageKind::notify, .value = 1, .tag = 1});
     path->submit(std::move(job), soon());
     return transfer;
   }

@@ -11,8 +11,9 @@ from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
 from zerohop.errors import Error
 from zerohop.torch import sparse
-from zerohop.torch.any_source import GOODBYE, AnySource, AnySourceWork
+from zerohop.torch.any_source import AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
+from zerohop.torch.messages import GOODBYE, Messages
 from zerohop.torch.reduce_ops import reduction
 from zerohop.torch.tensors import follow_current_stream, only, read, reduced, written
 from zerohop.torch.works import (
@@ -35,7 +36,8 @@ class Calls:
     def __init__(self, world: World, seconds: float) -> None:
         self._world, self.seconds = world, seconds
         self._stream: Any = None  # of calls that kernels carry out beside the current stream
-        self.any_source = AnySource(world)
+        self._messages = Messages(world)
+        self.any_source = AnySource(world, self._messages)
 
     # --- all ranks ---
 
@@ -248,15 +250,16 @@ class Calls:
         array = follow_current_stream(read(only(tensors, "send")))
         text = f"send to rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
-        transfer = of_message(text, lambda: peer.send(array, tag))
-        return MessageWork(text, rank, transfer, [], self.seconds)
+        transfer = of_message(text, lambda: self._messages.send(peer, rank, array, tag))
+        return MessageWork(text, rank, transfer, [], self.seconds, self._messages.look_at)
 
     def recv(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = follow_current_stream(written(only(tensors, "recv")))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
         peer = self._peer(text, rank, tag)
         transfer = of_message(text, lambda: self.any_source.receive(peer, rank, array, tag))
-        return MessageWork(text, rank, transfer, tensors, self.seconds, array.nbytes)
+        look_at = self._messages.look_at
+        return MessageWork(text, rank, transfer, tensors, self.seconds, look_at, array.nbytes)
 
     def recv_anysource(self, tensors: Sequence[Any], tag: int) -> Work:
         """Receives from the rank whose message comes first."""
@@ -286,7 +289,8 @@ class Calls:
         for rank in self._world.connected():
             with suppress(Error):
                 peer = self._world.peer(rank)
-                words += [peer.send(nothing, GOODBYE), peer.recv(nothing, GOODBYE)]
+                words.append(self._messages.send(peer, rank, nothing, GOODBYE))
+                words.append(self.any_source.receive(peer, rank, nothing, GOODBYE))
         for word in words:
             with suppress(Error):
                 word.wait(deadline.left)
