@@ -179,10 +179,11 @@ seconds after which a wait returns to check for failures.)");
            py::arg("first_slot"), py::arg("bell"), py::arg("slice"))
       .def(
           "connect",
-          [](BarrierCalls& self, Rank rank, const PeerHandle& peer) {
-            self.steps->connect(rank, peer.peer);
+          [](BarrierCalls& self, Rank rank, const PeerHandle& peer, std::uint32_t first_slot) {
+            self.steps->connect(rank, peer.peer, first_slot);
           },
-          py::arg("rank"), py::arg("peer"))
+          py::arg("rank"), py::arg("peer"), py::arg("first_slot"),
+          "first_slot: of the barrier on that rank's board.")
       .def("attempt", &attempt, py::arg("timeout"), R"(
 A complete barrier, if nothing goes wrong. None: all ranks have arrived. Else the seconds spent; continue with
 enter() and run(). This thread may have entered already.)")

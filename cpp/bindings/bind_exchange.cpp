@@ -61,7 +61,7 @@ void ring_off(Lines& self, double seconds) {
 void bind_lines(py::module_& m) {
   py::class_<Lines, LinesHandle> lines(m, "Lines", R"(
 The lines of a rank to other ranks, which carry the messages of collectives. messages, credits: the first slots
-of two adjacent ranges, each with `each` slots on every rank's board. One thread at a time. See
+of two adjacent ranges, each with `each` slots, on this rank's board. One thread at a time. See
 zerohop.collectives.)");
   lines
       .def(py::init([](const EndpointHandle& endpoint, Rank rank, std::uint32_t messages,
@@ -73,10 +73,10 @@ zerohop.collectives.)");
            py::arg("endpoint"), py::arg("rank"), py::arg("messages"), py::arg("each"))
       .def(
           "add",
-          [](Lines& self, Rank rank, const PeerHandle& peer, const engine::Memory& inbox) {
-            self.add(rank, peer.peer, inbox);
-          },
-          py::arg("rank"), py::arg("peer"), py::arg("inbox"), "inbox: of INBOX bytes.")
+          [](Lines& self, Rank rank, const PeerHandle& peer, const engine::Memory& inbox,
+             std::uint32_t messages) { self.add(rank, peer.peer, inbox, messages); },
+          py::arg("rank"), py::arg("peer"), py::arg("inbox"), py::arg("messages"),
+          "inbox: of INBOX bytes. messages: the first of these slots on that rank's board.")
       .def(
           "meet",
           [](Lines& self, Rank rank, const engine::RemoteMemory& inbox, bool checked) {

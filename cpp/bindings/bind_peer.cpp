@@ -65,7 +65,7 @@ When the peer dies, hangs or leaves, every pending and later operation raises Pe
 operation that fails otherwise (for example because the peer has closed the memory) also fails those in flight;
 later ones work again.)");
   bind_transfers(type);
-  bind_messages(type);
+  bind_messages(m, type);
   bind_stats(type);
   type.def("lookup", &lookup, py::arg("name"), py::arg("timeout") = py::none(), R"(
 The memory the peer shares under `name`; waits for it to be shared, at most `timeout` seconds (default: the

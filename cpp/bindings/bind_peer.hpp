@@ -26,8 +26,8 @@ TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle de
 TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value,
                           std::optional<driver::CudaStream> stream, Timeout timeout);
 
-void bind_transfers(PeerClass& type);  // write, read, atomics, notify
-void bind_messages(PeerClass& type);   // send, recv
+void bind_transfers(PeerClass& type);                 // write, read, atomics, notify
+void bind_messages(py::module_& m, PeerClass& type);  // send, recv
 void bind_stats(PeerClass& type);
 
 }  // namespace zerohop::bindings

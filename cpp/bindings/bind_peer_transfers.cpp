@@ -323,14 +323,59 @@ Raises IndexError (slot), ValueError (value), PeerLost; with stream= also RouteU
 TransferTimeout.)");
 }
 
-void bind_messages(PeerClass& type) {
+namespace {
+
+// context: of a group of ranks; 0: none.
+TransferHandle send_one(const PeerHandle& self, py::handle array, py::handle tag,
+                        engine::Context context) {
+  const std::uint32_t number = demand_u32(tag, "a tag");
+  const std::uint64_t whole = std::uint64_t{context} << 32 | number;
+  const LocalArray local(*self.endpoint, array);
+  return handle_of(self, {"send", "to", number},
+                   without_gil([&] { return self.peer->send(*local, whole); }));
+}
+
+TransferHandle receive_one(const PeerHandle& self, py::handle array, py::handle tag,
+                           engine::Context context) {
+  const std::uint32_t number = demand_u32(tag, "a tag");
+  const std::uint64_t whole = std::uint64_t{context} << 32 | number;
+  const LocalArray local(*self.endpoint, array);
+  return handle_of(self, {"recv", "from", number},
+                   without_gil([&] { return self.peer->receive(*local, whole); }),
+                   ResultKind::nbytes);
+}
+
+void bind_contexts(py::module_& m) {
+  m.def(
+      "send",
+      [](const PeerHandle& peer, const py::object& array, Shown<std::uint64_t> tag,
+         engine::Context context) { return send_one(peer, array, tag.object, context); },
+      py::arg("peer"), py::arg("array"), py::arg("tag"), py::arg("context"),
+      "Peer.send() within a group of ranks: only its recvs of that context take the message.");
+  m.def(
+      "recv",
+      [](const PeerHandle& peer, const py::object& array, Shown<std::uint64_t> tag,
+         engine::Context context) { return receive_one(peer, array, tag.object, context); },
+      py::arg("peer"), py::arg("array"), py::arg("tag"), py::arg("context"),
+      "Peer.recv() within a group of ranks.");
+  m.def(
+      "end_context",
+      [](const PeerHandle& peer, engine::Context context) {
+        without_gil([&] { peer.peer->end_context(context); });
+      },
+      py::arg("peer"), py::arg("context"), R"(
+This process leaves a group of ranks: its recvs of that context that have no message yet fail, and so do sends of the
+peer that no recv has taken, also later ones.)");
+}
+
+}  // namespace
+
+void bind_messages(py::module_& m, PeerClass& type) {
+  bind_contexts(m);
   type.def(
           "send",
           [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
-            const std::uint32_t number = demand_u32(tag.object, "a tag");
-            const LocalArray local(*self.endpoint, array);
-            return handle_of(self, {"send", "to", number},
-                             without_gil([&] { return self.peer->send(*local, number); }));
+            return send_one(self, array, tag.object, 0);
           },
           py::arg("array"), py::arg("tag") = 0, R"(
 Send an array (or Memory) to a matching recv of the peer, in order for each tag (0 to 2**32 - 1).
@@ -340,11 +385,7 @@ the peer's recv has read them. Bytes are matched, not shapes or dtypes.)")
       .def(
           "recv",
           [](const PeerHandle& self, const py::object& array, Shown<std::uint64_t> tag) {
-            const std::uint32_t number = demand_u32(tag.object, "a tag");
-            const LocalArray local(*self.endpoint, array);
-            return handle_of(self, {"recv", "from", number},
-                             without_gil([&] { return self.peer->receive(*local, number); }),
-                             ResultKind::nbytes);
+            return receive_one(self, array, tag.object, 0);
           },
           py::arg("array"), py::arg("tag") = 0, R"(
 Receive the next message of that tag into an array (or Memory); wait() returns its number of bytes.

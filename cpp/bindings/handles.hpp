@@ -38,7 +38,7 @@ enum class ResultKind { none, nbytes, signed_word, unsigned_word };
 struct Asked {
   const char* call = "transfer";
   const char* side = "";               // precedes the peer: "to", "from", "at"
-  std::optional<std::uint32_t> tag{};  // of a message
+  std::optional<std::uint64_t> tag{};  // of a message
 };
 
 struct TransferHandle {

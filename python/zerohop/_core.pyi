@@ -67,6 +67,7 @@ __all__: list[str] = [
     "crc32c",
     "device_names",
     "dial",
+    "end_context",
     "fault_words",
     "find_accepted",
     "find_notify",
@@ -81,9 +82,11 @@ __all__: list[str] = [
     "keep_times",
     "leave_wait",
     "outcome",
+    "recv",
     "reduce",
     "report",
     "seconds",
+    "send",
     "send_logs",
     "start_recording",
     "stop_recording",
@@ -1633,7 +1636,15 @@ class Barrier:
         A complete barrier, if nothing goes wrong. None: all ranks have arrived. Else the seconds spent; continue with
         enter() and run(). This thread may have entered already.
         """
-    def connect(self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer) -> None: ...
+    def connect(
+        self,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        peer: Peer,
+        first_slot: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        first_slot: of the barrier on that rank's board.
+        """
     def end(self) -> None:
         """
         Disables attempt().
@@ -1669,7 +1680,7 @@ class Barrier:
 class Lines:
     """
     The lines of a rank to other ranks, which carry the messages of collectives. messages, credits: the first slots
-    of two adjacent ranges, each with `each` slots on every rank's board. One thread at a time. See
+    of two adjacent ranges, each with `each` slots, on this rank's board. One thread at a time. See
     zerohop.collectives.
     """
 
@@ -1683,10 +1694,14 @@ class Lines:
         each: typing.SupportsInt | typing.SupportsIndex,
     ) -> None: ...
     def add(
-        self, rank: typing.SupportsInt | typing.SupportsIndex, peer: Peer, inbox: Memory
+        self,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        peer: Peer,
+        inbox: Memory,
+        messages: typing.SupportsInt | typing.SupportsIndex,
     ) -> None:
         """
-        inbox: of INBOX bytes.
+        inbox: of INBOX bytes. messages: the first of these slots on that rank's board.
         """
     def all_near(self, size: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
@@ -2250,6 +2265,12 @@ def dial(endpoint: Endpoint, address: bytes) -> Dial:
     Starts to connect.
     """
 
+def end_context(peer: Peer, context: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    This process leaves a group of ranks: its recvs of that context that have no message yet fail, and so do sends of the
+    peer that no recv has taken, also later ones.
+    """
+
 def fault_words(text: str) -> dict:
     """
     All words of faults with their values, times in seconds. Raises ValueError.
@@ -2352,6 +2373,16 @@ def outcome(of: Inquiry, late: typing.SupportsFloat | typing.SupportsIndex) -> R
     Its result or error; if it has not ended, TransferTimeout after `late` seconds.
     """
 
+def recv(
+    peer: Peer,
+    array: typing.Any,
+    tag: typing.SupportsInt | typing.SupportsIndex,
+    context: typing.SupportsInt | typing.SupportsIndex,
+) -> Transfer:
+    """
+    Peer.recv() within a group of ranks.
+    """
+
 def reduce(
     op: typing.SupportsInt | typing.SupportsIndex,
     dtype: str,
@@ -2381,6 +2412,16 @@ def seconds(
 def seconds(peer: Peer, timeout: typing.SupportsFloat | typing.SupportsIndex | None) -> float:
     """
     The bound in seconds of a call with that timeout.
+    """
+
+def send(
+    peer: Peer,
+    array: typing.Any,
+    tag: typing.SupportsInt | typing.SupportsIndex,
+    context: typing.SupportsInt | typing.SupportsIndex,
+) -> Transfer:
+    """
+    Peer.send() within a group of ranks: only its recvs of that context take the message.
     """
 
 def send_logs(bell: typing.SupportsInt | typing.SupportsIndex) -> None:

@@ -17,7 +17,7 @@ from zerohop._world.queues import MOST_QUEUES, Queue
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from zerohop._world.membership import Membership
+    from zerohop._world.all_ranks import AllRanks
     from zerohop._world.notifications import SlotRanges
 
 __all__ = ["Segment"]
@@ -52,7 +52,7 @@ class Segment:
 
     def __init__(
         self,
-        membership: Membership,
+        membership: AllRanks,
         slots: SlotRanges,
         memory: Any,
         *,

@@ -7,19 +7,21 @@ import os
 import sys
 import warnings
 import weakref
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._endpoint.rails import launcher_local_rank, local_gpu
 from zerohop._world.advice import Advice
+from zerohop._world.all_ranks import AllRanks
 from zerohop._world.barrier import Barrier
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
 from zerohop._world.membership import Membership
-from zerohop._world.notifications import BARRIER, BELL, SlotRanges, collective_slots
+from zerohop._world.segment_names import SegmentNames
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
+_LAST = 1.0  # seconds for calls in progress to notice that the World is closed
 _open: weakref.WeakSet[World] = weakref.WeakSet()
 
 
@@ -81,32 +84,34 @@ class World(CollectiveCalls, ReductionCalls):
         gpu_collectives: str = "auto",
         **options: Any,
     ) -> None:
-        self.rank, self.size = whole("rank", rank), whole("size", size)
         if local_rank is None:
             local_rank = launcher_local_rank()
-        self.name, self.local_rank = name, whole("local_rank", local_rank)
-        if not 0 <= self.rank < self.size:
+        self.local_rank = whole("local_rank", local_rank)
+        if not 0 <= whole("rank", rank) < whole("size", size):
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         if not isinstance(name, str) or not name or not name.isprintable():
             raise ValueError(f"name must be printable text, not {name!r}")
         check_way(gpu_collectives)
-        store = open_store(store)
+        self._store = open_store(store)
         options = {"local_rank": self.local_rank, **options}
         self._options = {"gpu_collectives": gpu_collectives, **options}
-        self._membership = Membership(store, name, self.rank, self.size, options)
-        self.endpoint = self._membership.endpoint
-        ending = Ending(self._membership, self._advice)
-        self._barrier = Barrier(self._membership, BARRIER, BELL, ending)
-        slots = collective_slots(self.size)
-        self._desk = Desk(self._membership, slots, ending, gpu_collectives)
-        self._slots = SlotRanges(slots.start)
-        # The latest of each name.
-        self._segments: weakref.WeakValueDictionary[str, Segment] = weakref.WeakValueDictionary()
-        self._made = 0  # how many
-        self._shrinking = Shrinking(self._membership, self._barrier, ending, store)
+        self._begin(AllRanks(self._store, name, int(rank), int(size), options))
+
+    def _begin(self, membership: Membership) -> None:
+        self._membership, self.endpoint = membership, membership.endpoint
+        self.name, self.rank, self.size = membership.name, membership.rank, membership.size
+        ending = Ending(membership, self._advice)
+        self._barrier = Barrier(membership, ending)
+        self._desk = Desk(membership, ending, self._options["gpu_collectives"])
+        self._names = SegmentNames(self.name)
+        self._shrinking = Shrinking(membership, self._barrier, ending, self._store)
         self._next: World | None = None  # of the survivors; returned once they have met
         self._has_next = False
         _open.add(self)
+
+    @property
+    def closed(self) -> bool:
+        return self._membership.closed
 
     @property
     def has_gpu_kernels(self) -> bool:
@@ -176,6 +181,27 @@ class World(CollectiveCalls, ReductionCalls):
         """The GPU of this rank, as zerohop.local_gpu(): ``"cuda:3"``, or ``"cpu"`` if it sees none."""
         return local_gpu(self.local_rank)
 
+    def split(self, ranks: Sequence[int], *, name: str | None = None) -> Self:
+        """A World of some ranks, which uses the connections of this one (MPI_Comm_create_group). Only those ranks call it.
+
+        It has collectives, barrier() and state() of its own, with their own order and failures: a call that fails there ends nothing here,
+        and a rank that dies is lost in all Worlds that contain it. It costs no descriptor and no thread. Making one waits for
+        nobody; its first call waits for ranks that have yet to make it. Close it on all of its ranks, which frees what it has; others
+        see PeerLost if they still need this rank. Closing this World closes it.
+
+        ``peer(rank)`` is the Peer of this World: messages and notifications to a rank are not separate. Segments, and more Worlds
+        of some ranks than about 600 at a time, need this World or another one.
+
+        ranks: this World's, the same list on all of them; a rank's number in the new World is its place there.
+        name: the same on all of them; default: by the ranks. Several with the same name, or ranks, are told apart by their order.
+
+        Raises ValueError (this rank is not among them, no slots are left), TypeError, Error.
+        """
+        made = type(self).__new__(type(self))
+        made.local_rank, made._options, made._store = self.local_rank, self._options, self._store
+        made._begin(self._membership.split(ranks, name))
+        return made
+
     def segment(
         self,
         memory: Any,
@@ -201,39 +227,23 @@ class World(CollectiveCalls, ReductionCalls):
 
         Raises ValueError, TypeError, and the errors of Endpoint.empty and Endpoint.register.
         """
-        self._membership.check_open()
+        membership = self._membership.for_segments()
+        membership.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
             raise ValueError("device and dtype apply only to new memory: an array has its own")
-        name = self._free_name() if name is None else name
-        if isinstance(name, str) and self._is_taken(name):
-            raise ValueError(
-                f"the World {self.name!r} has a segment {name!r} already: close that one first, or use another name"
-            )
         segment = Segment(
-            self._membership,
-            self._slots,
+            membership,
+            membership.ranges,
             memory,
-            name=name,
+            name=self._names.choose(name),
             device=device or "cpu",
             dtype="uint8" if dtype is None else dtype,
             notifications=notifications,
             queues=queues,
         )
-        self._segments[name] = segment
-        self._made += 1
+        self._names.add(segment)
         return segment
-
-    def _free_name(self) -> str:
-        """The same on all ranks: the count of segments, or the next number that no open segment uses as name."""
-        number = self._made
-        while self._is_taken(str(number)):
-            number += 1
-        return str(number)
-
-    def _is_taken(self, name: str) -> bool:
-        segment = self._segments.get(name)
-        return segment is not None and not segment.closed
 
     def peer(self, rank: int, timeout: float | None = None) -> _core.Peer:
         """The Peer of a rank, connected at the first call; for the own rank a Peer that leads back here.
@@ -353,6 +363,7 @@ class World(CollectiveCalls, ReductionCalls):
             self._desk.gpus.close(0.0 if error else self._membership.bound(timeout))
         finally:
             self._membership.close(timeout)
+            self._desk.join(_LAST)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
@@ -362,7 +373,7 @@ class World(CollectiveCalls, ReductionCalls):
             )
 
     def __repr__(self) -> str:
-        state = ", closed" if self.endpoint.closed else ""
+        state = ", closed" if self.closed else ""
         return f"<zerohop.World {self.name!r}: rank {self.rank} of {self.size} on {self.endpoint.device}{state}>"
 
     def _repr_html_(self) -> str:

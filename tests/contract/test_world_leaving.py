@@ -15,7 +15,7 @@ from support.link import until
 from support.patience import patient
 from support.ranks import close, results, worlds
 from zerohop._world.failure_reports import LEFT, FailureReports
-from zerohop._world.notifications import BELL
+from zerohop._world.notifications import Slots
 
 SAID = r"\(it left: KeyError: 'what is missing'\)"
 
@@ -186,7 +186,8 @@ def test_who_shares_the_memory_is_reported(open_endpoint):
     for other in (b, stranger):
         a.connect(other.address)
         other.accept()
-    words = [FailureReports(ep, "job", rank, 2, BELL) for rank, ep in enumerate((a, b))]
+    bell = Slots.at_the_end(2).bell
+    words = [FailureReports(ep, "job", rank, 2, bell) for rank, ep in enumerate((a, b))]
     words[0].send(LEFT, "it had enough")
     assert words[1].why_left(0) == "it had enough"
     assert words[0].heard() == []

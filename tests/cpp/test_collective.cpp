@@ -57,7 +57,7 @@ struct Pair : Couple {
     auto lines = std::make_shared<Lines>(
         hold(endpoint), rank,
         Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2});
-    lines->add(1 - rank, peer, testing::host_array(endpoint, {kInbox}));
+    lines->add(1 - rank, peer, testing::host_array(endpoint, {kInbox}), kMessages);
     return lines;
   }
 };
@@ -74,12 +74,12 @@ TEST_CASE_FIXTURE(Pair, "a barrier ends when both have come, and stops for what 
     return barrier.run(true, Deadline::after(seconds));
   };
   CHECK(run(first, kAtOnce).news == Barrier::News::unknown);
-  first.connect(1, to_right);
-  second.connect(0, to_left);
+  first.connect(1, to_right, kFirst);
+  second.connect(0, to_left, kFirst);
   CHECK(run(first, kAtOnce).news == Barrier::News::quiet);
   CHECK(first.missing() == std::vector<Rank>{1});
   CHECK(first.unreported().empty());
-  CHECK(second.unreported() == std::vector{std::pair{Rank{0}, kFirst}});
+  CHECK(second.unreported() == std::vector{std::pair{Rank{0}, std::uint32_t{0}}});
   for (int round = 0; round < 3; ++round) {
     CHECK(run(second, kSoon).news == Barrier::News::through);  // one may be ahead of the other
     CHECK(run(first, kSoon).news == Barrier::News::through);
@@ -99,7 +99,7 @@ TEST_CASE_FIXTURE(Pair, "a barrier loses nothing of what has come beside bad new
   Log log;
   Barrier barrier(hold(right), log.log,
                   {.rank = 1, .size = 4, .first_slot = kFirst, .bell = kBell});
-  for (const Rank rank : {0, 2, 3}) barrier.connect(rank, to_left);
+  for (const Rank rank : {0, 2, 3}) barrier.connect(rank, to_left, kFirst);
   right.notify({kFirst, Barrier::kLost + 7});
   right.notify({kFirst + 1, Barrier::kArrived});
   right.notify({kFirst + 2, Barrier::kArrived});

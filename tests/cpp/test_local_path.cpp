@@ -238,7 +238,7 @@ TEST_CASE("a notification rings when a thread sleeps, and only then") {
   const auto reached = reach_board(neighbour, owner);
   REQUIRE(reached.session);
   const auto notify = [&](std::uint32_t value) {
-    const Message message{.kind = MessageKind::notify, .tag = 65535, .value = value};
+    const Message message{.kind = MessageKind::notify, .value = value, .tag = 65535};
     return reached.session->at_board(
         [&](std::byte* board) noexcept { Neighbour::notify(board, *reached.session, message); });
   };

@@ -135,8 +135,8 @@ class Liar {
 Message claim(std::uint32_t taken) {
   return {.kind = MessageKind::notify,
           .taken = static_cast<std::uint16_t>(taken),
-          .tag = kSlot,
-          .value = 1};
+          .value = 1,
+          .tag = kSlot};
 }
 
 RailServices soft_services() {
@@ -168,7 +168,7 @@ struct Deceived {
   std::shared_ptr<Transfer> notify() {
     auto transfer = std::make_shared<Transfer>(services.poller, 0, nullptr);
     Job job(transfer, IBV_WR_RDMA_WRITE);
-    job.then({.kind = MessageKind::notify, .tag = 1, .value = 1});
+    job.then({.kind = MessageKind::notify, .value = 1, .tag = 1});
     path->submit(std::move(job), soon());
     return transfer;
   }
@@ -204,7 +204,8 @@ TEST_CASE("terms that no message fits, or that the counts of messages do not rea
     end.liar.connect(end.path->terms());
     if (one.good) {
       end.path->connect(terms);
-      CHECK(end.path->eager_limit() == std::min(one.nbytes - 32, MessageWindow{}.nbytes));
+      CHECK(end.path->eager_limit() ==
+            std::min(one.nbytes - std::uint32_t{sizeof(Message)}, MessageWindow{}.nbytes));
     } else {
       CHECK_THROWS_AS(end.path->connect(terms), ProtocolError);
     }

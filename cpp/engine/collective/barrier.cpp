@@ -13,7 +13,7 @@ Barrier::Barrier(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<CallLog> lo
       log_(std::move(log)),
       place_(place),
       radix_(place.size > 2 && place.size <= kAtOnce ? place.size : 2),
-      peers_(place.size) {
+      others_(place.size) {
   static_assert(kAtOnce - 1 < kSteps, "the partners of one step have a slot each in a row");
   if (place.rank >= place.size) throw std::invalid_argument("ranks go from 0 to size - 1");
 }
@@ -29,7 +29,7 @@ std::uint32_t Barrier::partners(std::uint32_t step) const noexcept {
 }
 
 std::uint32_t Barrier::slot(std::uint32_t step, std::uint32_t partner) const noexcept {
-  return place_.first_slot + row_ * kSteps + step + partner;
+  return row_ * kSteps + step + partner;
 }
 
 Barrier::Rank Barrier::target(std::uint32_t step, std::uint32_t partner) const noexcept {
@@ -62,9 +62,9 @@ Barrier::Outcome Barrier::run(bool with_digest, const Deadline& deadline) {
 Barrier::Outcome Barrier::tell(std::uint32_t value) {
   for (; reported_ < partners(step_); ++reported_) {
     const Rank to = target(step_, reported_);
-    if (!peers_[to]) return {News::unknown, to};
+    if (!others_[to].peer) return {News::unknown, to};
     try {
-      peers_[to]->put(Notification{slot(step_, reported_), value});
+      others_[to].peer->put(Notification{others_[to].first_slot + slot(step_, reported_), value});
     } catch (const PeerLost&) {
       return {News::lost, to};
     }
@@ -74,17 +74,18 @@ Barrier::Outcome Barrier::tell(std::uint32_t value) {
 
 Barrier::Outcome Barrier::hear(std::uint32_t own, const Deadline& deadline) {
   const std::uint32_t all = (std::uint32_t{1} << partners(step_)) - 1;
+  const std::uint32_t first = place_.first_slot + slot(step_, 0);
   Outcome outcome;
   while (heard_ != all && outcome.news == News::through) {
     try {
-      endpoint_->wait_notifies(slot(step_, 0), partners(step_), taken_, deadline);
+      endpoint_->wait_notifies(first, partners(step_), taken_, deadline);
     } catch (const TransferTimeout&) {
       return {News::quiet};
     } catch (const PeerLost&) {  // the last peer that could notify anything
       return {News::quiet};
     }
     for (const auto& [at, value] : taken_) {
-      const Outcome judged = judge(at - slot(step_, 0), value, own);
+      const Outcome judged = judge(at - first, value, own);
       if (outcome.news == News::through) outcome = judged;
     }
   }

@@ -35,12 +35,15 @@ class Barrier {
   struct Place {
     Rank rank = 0;
     Rank size = 1;
-    std::uint32_t first_slot = 0;  // notified when a rank finds that calls differ
+    std::uint32_t first_slot = 0;  // of kSlots on this rank's board
     std::uint32_t bell = 0;        // notified when a rank finds that calls differ
   };
   Barrier(std::shared_ptr<Endpoint> endpoint, std::shared_ptr<CallLog> log, const Place& place);
 
-  void connect(Rank rank, std::shared_ptr<Peer> peer) { peers_[rank] = std::move(peer); }
+  // first_slot: on that rank's board.
+  void connect(Rank rank, std::shared_ptr<Peer> peer, std::uint32_t first_slot) {
+    others_[rank] = {std::move(peer), first_slot};
+  }
 
   enum class News {
     through,
@@ -63,12 +66,13 @@ class Barrier {
 
   std::uint64_t number() const noexcept { return call_ ? call_->number : 0; }  // in progress
   std::vector<Rank> missing() const;                                           // in this step
-  // The ranks that this rank has yet to notify, and the slots there.
+  // The ranks that this rank has yet to notify, and which of their slots, from 0.
   std::vector<std::pair<Rank, std::uint32_t>> unreported() const;
 
  private:
   std::uint32_t partners(std::uint32_t step) const noexcept;
   std::uint64_t distance(std::uint32_t step, std::uint32_t partner) const noexcept;
+  // From 0: those of this rank and of its targets begin at different slots of their boards.
   std::uint32_t slot(std::uint32_t step, std::uint32_t partner) const noexcept;
   Rank target(std::uint32_t step, std::uint32_t partner) const noexcept;
   Rank source(std::uint32_t step, std::uint32_t partner) const noexcept;
@@ -80,8 +84,12 @@ class Barrier {
   const std::shared_ptr<CallLog> log_;
   const Place place_;
   const std::uint32_t radix_;
-  std::vector<std::shared_ptr<Peer>> peers_;  // by rank; null: not connected yet
-  std::optional<CallRecord> call_;            // of the barrier in progress
+  struct Other {
+    std::shared_ptr<Peer> peer;  // null: not connected yet
+    std::uint32_t first_slot = 0;
+  };
+  std::vector<Other> others_;       // by rank
+  std::optional<CallRecord> call_;  // of the barrier in progress
   // Two rows of slots, used alternately: a rank may be one barrier ahead of another, but not two.
   std::uint32_t row_ = 0;
   std::uint32_t step_ = 0;

@@ -39,8 +39,8 @@ const Memory& Outbox::put(const Header& header, std::span<const std::byte> paylo
 Lines::Lines(std::shared_ptr<Endpoint> endpoint, Rank rank, const Slots& slots)
     : endpoint_(std::move(endpoint)), rank_(rank), slots_(slots) {}
 
-Line& Lines::add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox) {
-  const Line::Slots there{slots_.messages + rank_, slots_.credits + rank_};
+Line& Lines::add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, std::uint32_t messages) {
+  const Line::Slots there{messages + rank_, messages + slots_.each + rank_};
   auto line = std::make_unique<Line>(rank, std::move(peer), std::move(inbox), there);
   if (rank >= lines_.size()) lines_.resize(std::size_t{rank} + 1);
   if (!lines_[rank]) {

@@ -70,7 +70,8 @@ class Lines {
     const bool alone_;
   };
 
-  // On every rank's board, a range with one slot for every rank that writes there.
+  // On this rank's board, a range with one slot for every rank that writes there. Other ranks may
+  // have it elsewhere.
   struct Slots {
     std::uint32_t messages = 0;
     std::uint32_t credits = 0;  // follow the messages directly
@@ -78,8 +79,8 @@ class Lines {
   };
   Lines(std::shared_ptr<Endpoint> endpoint, Rank rank, const Slots& slots);
 
-  // inbox: of kInbox bytes.
-  Line& add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox);
+  // inbox: of kInbox bytes. messages: the first of those slots on that rank's board.
+  Line& add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, std::uint32_t messages);
   Line* find(Rank rank) const noexcept;  // null: none
   Line& at(Rank rank) const;             // throws std::out_of_range
   // Whether all other ranks of `size` are on this host, and copy from and to each other without

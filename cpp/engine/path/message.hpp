@@ -31,22 +31,32 @@ enum class MessageKind : std::uint16_t {
 
 using Seal = std::uint32_t;
 
+// The upper half of a tag. A program's own messages have context 0, and each group of ranks that
+// share a Peer has one of its own (MPI: the context of a communicator).
+using Context = std::uint32_t;
+constexpr Context context_of(std::uint64_t tag) noexcept { return static_cast<Context>(tag >> 32); }
+
 // The layout in the receive slot: little-endian, like both ends.
 struct Message {
   MessageKind kind;
   std::uint16_t taken = 0;  // how many of our messages the sender has taken, modulo 2^16
-  std::uint32_t tag = 0;
   std::uint32_t value = 0;
+  std::uint64_t tag = 0;
   std::uint32_t id = 0;
+  std::uint32_t unused = 0;
   std::uint64_t nbytes = 0;
   std::uint64_t address = 0;
 };
+
+constexpr std::uint32_t slot_of(const Message& notification) noexcept {
+  return static_cast<std::uint32_t>(notification.tag);
+}
 
 constexpr bool is_notification(MessageKind kind) noexcept {
   return kind == MessageKind::notify || kind == MessageKind::notify_and_tell;
 }
 
-static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 32);
+static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) == 40);
 static_assert(std::endian::native == std::endian::little);
 
 }  // namespace zerohop::engine

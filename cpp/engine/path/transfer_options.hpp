@@ -12,7 +12,7 @@
 namespace zerohop::engine {
 
 inline Message notify_message(const Notification& notification) {
-  return {.kind = MessageKind::notify, .tag = notification.slot, .value = notification.value};
+  return {.kind = MessageKind::notify, .value = notification.value, .tag = notification.slot};
 }
 
 // On a busy device: whether to wait for room. The work is accepted in either case.

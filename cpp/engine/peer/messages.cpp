@@ -30,7 +30,7 @@ Messages::Packing Messages::packing(const Memory& from, const PeerRail& peer_rai
   return from.layout().is_contiguous() && reached ? Packing::none : Packing::buffer;
 }
 
-Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
+Outgoing Messages::wrap(const Memory& from, std::uint64_t tag, Packing packing,
                         Transfer& transfer) const {
   auto registration = from.registration();
   const Layout& layout = from.layout();
@@ -63,7 +63,7 @@ Outgoing Messages::wrap(const Memory& from, std::uint32_t tag, Packing packing,
   return outgoing;
 }
 
-TransferPtr Messages::send(const Memory& from, std::uint32_t tag) {
+TransferPtr Messages::send(const Memory& from, std::uint64_t tag) {
   s_.state->check_alive();
   s_.state->check_own(from);
   const Deadline until = s_.state->deadline({});
@@ -103,11 +103,11 @@ void Messages::post(const TransferPtr& transfer, Outgoing&& outgoing, PeerRail& 
   peer_rail.submit_message(std::move(job), s_.state->deadline({}));
 }
 
-TransferPtr Messages::receive(const Memory& into, std::uint32_t tag) {
+TransferPtr Messages::receive(const Memory& into, std::uint64_t tag) {
   return sealed_ ? receive_sealed(into, tag) : post_receive(into, tag, nullptr);
 }
 
-TransferPtr Messages::post_receive(const Memory& into, std::uint32_t tag,
+TransferPtr Messages::post_receive(const Memory& into, std::uint64_t tag,
                                    std::shared_ptr<std::optional<Seal>> seal) {
   s_.state->check_process();
   s_.state->check_own(into);

@@ -30,22 +30,23 @@ class Messages {
   // Sends a checksum with each message from here on, which the receiver compares.
   void check_all() noexcept { sealed_ = true; }
 
-  TransferPtr send(const Memory& from, std::uint32_t tag);
-  TransferPtr receive(const Memory& into, std::uint32_t tag);
+  TransferPtr send(const Memory& from, std::uint64_t tag);
+  TransferPtr receive(const Memory& into, std::uint64_t tag);
+  void end_context(Context context) { s_.rails->message_rail().end_context(context); }
 
  private:
   // What is sent instead of a range in place: the bytes themselves, or a packed copy.
   enum class Packing { none, buffer, eager };
   Packing packing(const Memory& from, const PeerRail& peer_rail) const;
-  Outgoing wrap(const Memory& from, std::uint32_t tag, Packing packing, Transfer& transfer) const;
+  Outgoing wrap(const Memory& from, std::uint64_t tag, Packing packing, Transfer& transfer) const;
   TransferPtr make_transfer(const Memory& memory, bool staged, const PeerRail& peer_rail) const;
   void post(const TransferPtr& transfer, Outgoing&& outgoing, PeerRail& peer_rail) const;
-  TransferPtr post_receive(const Memory& into, std::uint32_t tag,
+  TransferPtr post_receive(const Memory& into, std::uint64_t tag,
                            std::shared_ptr<std::optional<Seal>> seal);
 
   // --- checksums (messages_sealed.cpp) ---
   Seal seal_of(const Memory& memory, const Deadline& until) const;
-  TransferPtr receive_sealed(const Memory& into, std::uint32_t tag);
+  TransferPtr receive_sealed(const Memory& into, std::uint64_t tag);
 
   const Services s_;
   bool sealed_ = false;  // set before the Peer is alive

@@ -88,7 +88,7 @@ Seal Messages::seal_of(const Memory& memory, const Deadline& until) const {
   return result->seal;
 }
 
-TransferPtr Messages::receive_sealed(const Memory& into, std::uint32_t tag) {
+TransferPtr Messages::receive_sealed(const Memory& into, std::uint64_t tag) {
   if (!into.on_host()) Checksums::check(into.layout(), into.layout().nbytes());
   Received received{.moved = nullptr,
                     .seal = std::make_shared<std::optional<Seal>>(),

@@ -59,10 +59,12 @@ class Peer : public std::enable_shared_from_this<Peer> {
   // For unregistered host bytes, which p2p can send. False: it could not be done at once, and no
   // notification was put. there: of its layout only the address is used.
   bool put(const Parts& parts, const RemoteMemory& there, const Notification& notification);
-  TransferPtr send(const Memory& from, std::uint32_t tag) { return messages_->send(from, tag); }
-  TransferPtr receive(const Memory& into, std::uint32_t tag) {
+  TransferPtr send(const Memory& from, std::uint64_t tag) { return messages_->send(from, tag); }
+  TransferPtr receive(const Memory& into, std::uint64_t tag) {
     return messages_->receive(into, tag);
   }
+  // This end takes no more messages with that context, and sends none.
+  void end_context(Context context) { messages_->end_context(context); }
 
   Lookups& lookups() const noexcept { return *lookups_; }
 

@@ -21,20 +21,15 @@ _NOBODY = -1  # instead of a rank; as the lost rank: a rank has called shrink()
 
 
 class Barrier:
-    """first_slot: first of the barrier's SLOTS on every rank's board. bell: the slot that signals a mismatch."""
-
-    SLOTS = _core.Barrier.SLOTS
-    FREE = _core.Barrier.FREE  # the offset of a slot that is unused here
-
-    def __init__(self, membership: Membership, first_slot: int, bell: int, ending: Ending) -> None:
+    def __init__(self, membership: Membership, ending: Ending) -> None:
         self._membership, self._ending, self._history = membership, ending, membership.history
         self._steps = _core.Barrier(
             membership.endpoint,
             self._history.log,
             membership.rank,
             membership.size,
-            first_slot,
-            bell,
+            membership.slots.barrier,
+            membership.slots.bell,
             SLICE,
         )
         # The fast path: returns None if the barrier completed within the timeout, else the seconds spent, for wait().
@@ -115,7 +110,8 @@ class Barrier:
 
     def _connect(self, rank: int, deadline: Deadline) -> None:
         try:
-            self._steps.connect(rank, self._membership.peer(rank, deadline))
+            peer = self._membership.peer(rank, deadline)
+            self._steps.connect(rank, peer, self._membership.slots_at(rank).barrier)
         except PeerLost as error:
             self._lose(rank)
             raise self._broken() from error
@@ -198,4 +194,6 @@ class Barrier:
         short = deadline.by_the_way()  # one deadline for all of them
         for rank, slot in self._steps.unreported():
             with suppress(Error):
-                self._membership.peer(rank, short).notify(slot, _core.Barrier.LOST + self._lost)
+                peer = self._membership.peer(rank, short)
+                first = self._membership.slots_at(rank).barrier
+                peer.notify(first + slot, _core.Barrier.LOST + self._lost)

@@ -87,7 +87,7 @@ class Ending:
             with suppress(Error):  # the World is closed: others see that this rank has left
                 note = np.frombuffer(json.dumps(cause).encode()[:_LONGEST], np.uint8)
                 self._notes.append(self._membership.endpoint.register(note))
-                self._membership.endpoint.share(self._name, self._notes[-1])
+                self._membership.share(self._name, self._notes[-1])
         self._membership.reports.send(*cause)
 
     def look(self) -> None:

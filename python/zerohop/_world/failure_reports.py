@@ -9,7 +9,7 @@ import select
 import struct
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,6 +20,7 @@ from zerohop import _core
 from zerohop.errors import Error
 
 if TYPE_CHECKING:
+    from zerohop._world.holdings import Holdings
     from zerohop.endpoint import Endpoint
 
 OTHER, LOST, MISMATCH, LEFT, LATE = "", "lost", "mismatch", "left", "late"
@@ -38,13 +39,23 @@ class Report(NamedTuple):
 
 
 class FailureReports:
-    """Reports to and from this rank. bell: the slot on every rank's board that signals a mismatch.
+    """Reports to and from this rank.
 
+    bell: the slot of this rank's board that signals a mismatch; bell_at: that of the rank of a Peer, if not the same.
     Each rank has two cells at every other rank, at an index given by its rank: one for why it left, one for the rest.
     """
 
-    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, bell: int) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint | Holdings,
+        name: str,
+        rank: int,
+        size: int,
+        bell: int,
+        bell_at: Callable[[_core.Peer], int] | None = None,
+    ) -> None:
         self._endpoint, self._rank, self.bell = endpoint, rank, bell
+        self._bell_at = bell_at or (lambda _: bell)
         self._cells = min(size, _MOST_CELLS)
         self._name = f"failure reports of {name!r}"
         self._memory: _core.Memory | None = None
@@ -98,7 +109,7 @@ class FailureReports:
         cell = _packed(report)
         count = there.nbytes // _CELL // 2
         begin = ((report.kind == LEFT) * count + report.rank % count) * _CELL
-        note = (self.bell, 1) if report.kind == MISMATCH else None
+        note = (self._bell_at(peer), 1) if report.kind == MISMATCH else None
         return peer.write(cell, there[begin : begin + cell.nbytes], notify=note)
 
     def rung(self) -> bool:

@@ -13,7 +13,7 @@ from zerohop._world.parts import OwnPart, Span
 from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop._world.membership import Membership
+    from zerohop._world.all_ranks import AllRanks
 
 _WORD = 8  # bytes that an atomic changes
 _T = TypeVar("_T")
@@ -34,7 +34,7 @@ class FarPart:
         own: OwnPart,
         source: _core.Memory,
         find_words: Callable[[], _core.RemoteMemory | None],
-        membership: Membership,
+        membership: AllRanks,
     ) -> None:
         self._membership = membership
         self.rank, self.peer, self.memory = rank, peer, memory
@@ -136,7 +136,7 @@ class FarPart:
 class Parts:
     """what: the segment's name in messages. Shares the own part, under the same name on all ranks."""
 
-    def __init__(self, membership: Membership, own: OwnPart, what: str, slots: range) -> None:
+    def __init__(self, membership: AllRanks, own: OwnPart, what: str, slots: range) -> None:
         self._membership, self._own, self._what, self._slots = membership, own, what, slots
         self._known: dict[int, FarPart] = {}
         # The name includes the slots, so ranks that disagree on them do not find each other.

@@ -16,6 +16,7 @@ from zerohop import _core
 from zerohop.errors import Error
 
 if TYPE_CHECKING:
+    from zerohop._world.holdings import Holdings
     from zerohop.endpoint import Endpoint
 
 KINDS: tuple[str, ...] = _core.CallLog.KINDS
@@ -78,7 +79,7 @@ def amount(nbytes: int, dtype: str) -> str:
 class History:
     """The history of this rank. log: use it with the GIL held, because it is not thread-safe."""
 
-    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int) -> None:
+    def __init__(self, endpoint: Endpoint | Holdings, name: str, rank: int, size: int) -> None:
         self._rank, self._name, self._size = rank, f"calls of {name!r}", size
         if size == 1:
             self.log = _core.CallLog(bytearray(_NBYTES))

@@ -1,58 +1,106 @@
-"""One rank's view of a World: connects to other ranks when they are first needed, and watches them."""
+"""One rank's view of the ranks of a World: connects to them when they are first needed, and watches them."""
 
 from __future__ import annotations
 
-import errno
 import os
-import socket
-import threading
-import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._endpoint.numbers import seconds, whole
-from zerohop._world.addresses import Addresses
-from zerohop._world.deadline import Deadline, looks
-from zerohop._world.failure_reports import LEFT, FailureReports, described
+from zerohop._world.deadline import Deadline
+from zerohop._world.failure_reports import FailureReports
 from zerohop._world.history import History
-from zerohop._world.notifications import BELL, Landings
-from zerohop._world.store import Store
+from zerohop._world.notifications import Slots
 from zerohop.endpoint import Endpoint
-from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout, reworded
+from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
-_JOIN = 1.0  # least seconds to join the others
-_RARELY = 10  # a check that found nobody is repeated after this multiple of its duration
+if TYPE_CHECKING:
+    from zerohop._world.all_ranks import AllRanks
 
 
 class Membership:
-    """Owns the Endpoint of this rank. name: name of the World; options: keywords of the Endpoint."""
+    """name: of the World. slots: of this rank."""
 
-    def __init__(
-        self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
-    ) -> None:
-        self.name, self.rank, self.size = name, rank, size
-        self._addresses = Addresses(store, name, rank, size)
-        self._options, self._pid = options, os.getpid()
-        who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
-        self.endpoint = Endpoint(name=who, **options)
+    reports: FailureReports
+    history: History
+
+    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots) -> None:
+        self.endpoint, self.name, self.rank, self.size = endpoint, name, rank, size
+        self.slots, self._pid = slots, os.getpid()
         self._peers: dict[int, _core.Peer] = {}
-        # Ranks that were already gone when first needed.
+        # Ranks that were already gone when first needed, and those that have left though their Peers live.
         self._unreached: dict[int, PeerLost] = {}
-        self._left: dict[int, str] = {}  # why, from the store; "": unknown
-        self._look_again = 0.0  # has_company() does not check before this time.monotonic()
-        # Made at the first use, under the lock, while no other rank is waited for.
-        self._lock = threading.RLock()
-        self._own: Endpoint | None = None  # through which this rank reaches itself
-        self._landings: Landings | None = None
-        try:
-            self.reports = FailureReports(self.endpoint, name, rank, size, BELL)
-            self.history = History(self.endpoint, name, rank, size)
-            self._addresses.publish(self.endpoint.address, max(_JOIN, self.endpoint.timeout))
-        except BaseException:
-            self.close(None)
-            raise
+
+    # --- different with all ranks and with some ---
+
+    def share(self, name: str, memory: _core.Memory) -> None:
+        raise NotImplementedError
+
+    def slots_at(self, rank: int) -> Slots:
+        """Where the same slots are on the board of a connected rank."""
+        raise NotImplementedError
+
+    def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
+        """As peer(), also of a rank that has not made this World yet, or has left it: to receive what it sends."""
+        return self.peer(rank, deadline)
+
+    def with_peer(self) -> list[int]:
+        """Other ranks for which bare_peer() returns at once."""
+        return self.connected()
+
+    @property
+    def context(self) -> int:
+        """Of messages to this rank."""
+        raise NotImplementedError
+
+    def context_at(self, rank: int) -> int:
+        """Of messages to that rank, which is connected."""
+        raise NotImplementedError
+
+    def split(self, ranks: Sequence[int], name: str | None) -> Membership:
+        """As World.split()."""
+        raise NotImplementedError
+
+    def for_segments(self) -> AllRanks:
+        """Raises ValueError: there are none here."""
+        raise NotImplementedError
+
+    def own_endpoint(self) -> Endpoint:
+        """The Endpoint that registers memory for the Peer of the own rank."""
+        raise NotImplementedError
+
+    @property
+    def run(self) -> str | None:
+        """As Addresses.run()."""
+        raise NotImplementedError
+
+    @property
+    def closed(self) -> bool:
+        raise NotImplementedError
+
+    def say_why(self, error: BaseException | None) -> None:
+        """Reports to the others why this rank is about to leave. A normal end of the program is not reported."""
+        raise NotImplementedError
+
+    def close(self, timeout: float | None) -> None:
+        raise NotImplementedError
+
+    def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
+        raise NotImplementedError
+
+    def _own_peer(self) -> _core.Peer:
+        raise NotImplementedError
+
+    def _left(self, rank: int) -> str:
+        """Why that rank has left, if it reported that elsewhere than here."""
+        return ""
+
+    def look_at(self, rank: int) -> None:
+        """Notices if a connected rank has left, though its Peer lives."""
+
+    # --- connections ---
 
     def peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         """As World.peer()."""
@@ -64,92 +112,57 @@ class Membership:
             raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
         if rank == self.rank:
             return self._own_peer()
-        if rank in self._unreached:
-            raise self.named(self._unreached[rank], rank)
+        try:
+            return self.reach(rank, deadline)
+        except (PeerLost, TransferTimeout) as error:
+            raise self.named(error, rank) from None
+
+    def reach(self, rank: int, deadline: Deadline) -> _core.Peer:
+        """As peer(), of another rank, which the errors do not name."""
+        known = self._peers.get(rank)
+        if known is not None:
+            return known
+        gone = self._unreached.get(rank)
+        if gone is not None:
+            raise reworded(gone, str(gone))
         try:
             peer = self._dial(rank, deadline)
         except (Error, OSError) as error:  # OSError: from the store's files
-            if self.endpoint.closed:  # meanwhile, by another thread
+            if self.closed:  # meanwhile, by another thread
                 raise self._closed() from None
-            if not isinstance(error, (PeerLost, TransferTimeout)):
-                raise
             if isinstance(error, PeerLost):
                 self._unreached[rank] = error
-            raise self.named(error, rank) from None
+            raise
         return self._peers.setdefault(rank, peer)
-
-    def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
-        for _ in looks(deadline.end):
-            self.check_open()
-            entry, lead = self._addresses.wait(rank, deadline.end)
-            self._left[rank] = entry.left
-            why = f"its {entry.who} has ended"
-            lost = lead.lost
-            try:
-                if lead.seconds:
-                    seconds = min(lead.seconds, deadline.to_connect())
-                    peer = self.endpoint.connect(entry.address, seconds)
-                    self._addresses.found(rank, entry)
-                    return peer
-            except (
-                PeerLost,
-                AuthenticationError,
-            ) as error:  # nobody is there, or another process by now
-                why = str(error)
-                # It is there, and may still close a Peer.
-                lost = lost and error.code != errno.EUSERS
-            except TransferTimeout as error:
-                why, lost = str(error), False
-            if lost:
-                raise PeerLost(why)
-        raise TransferTimeout(f"it was not at its address in time: {why}")
 
     def check_open(self) -> None:
         """Raises Error once the World is closed."""
-        if self.endpoint.closed:
+        if self.closed:
             raise self._closed()
 
     def or_closed(self, error: Error) -> Error:
         """The error of a call; another one if it failed because the World was closed meanwhile."""
-        if self.endpoint.closed and type(error) in (Error, PeerLost):
+        if self.closed and type(error) in (Error, PeerLost):
             return self._closed()
         return error
 
     def _closed(self) -> Error:
         return Error(f"the World {self.name!r} is closed")
 
-    def _own_peer(self) -> _core.Peer:
-        """An Endpoint cannot connect to itself, so a second one does."""
-        with self._lock:
-            if self._own is None:
-                options = {**self._options, "device": self.endpoint.device}
-                own = Endpoint(name=f"{self.endpoint.name}, to itself", **options)
-                try:
-                    self._peers[self.rank] = own.connect(self.endpoint.address)
-                except BaseException:
-                    own.close()
-                    raise
-                self._own = own
-            return self._peers[self.rank]
-
-    def own_endpoint(self) -> Endpoint:
-        """The Endpoint that registers memory for the Peer of the own rank."""
-        self._own_peer()
-        assert self._own is not None
-        return self._own
+    # --- who is left ---
 
     def seems_well(self, rank: int) -> bool:
         """False if it is known to be lost. This rank counts as well even if its Peer to itself is closed."""
         if rank == self.rank:
             return True
         peer = self._peers.get(rank)
-        return peer.alive if peer is not None else rank not in self._unreached
+        return rank not in self._unreached and (peer is None or peer.alive)
 
     def lost(self, rank: int) -> str:
         """The text for messages, with the reason: from the rank itself, or else from its Peer."""
         left = self._why_left(rank)
         peer = self._peers.get(rank)
-        why = peer.why_lost if peer is not None else self._unreached.get(rank)
+        why = (peer.why_lost if peer is not None else None) or self._unreached.get(rank)
         return f"rank {rank} is lost" + (left or (f" ({why})" if why else ""))
 
     def first_lost(self, ranks: Iterable[int]) -> int:
@@ -165,7 +178,7 @@ class Membership:
 
     def _why_left(self, rank: int) -> str:
         """In brackets after a space; "" if it gave no reason."""
-        why = self.reports.why_left(rank) or self._left.get(rank)
+        why = self.reports.why_left(rank) or self._left(rank)
         return f" (it left: {why})" if why else ""
 
     def connected(self) -> list[int]:
@@ -179,35 +192,8 @@ class Membership:
         """False if the rank is lost. Connects to it to find out; by the deadline it may also not have started."""
         with suppress(Error):
             self.peer(rank, deadline)
+        self.look_at(rank)
         return self.seems_well(rank)
-
-    def has_company(self, deadline: Deadline) -> bool:
-        """Whether another rank is left that could notify this one; connects to one if there is no Peer yet."""
-        others = [rank for rank in range(self.size) if rank != self.rank and self.seems_well(rank)]
-        begin = time.monotonic()
-        if begin < self._look_again or any(rank in self._peers for rank in others):
-            return True
-        short = deadline.by_the_way()  # one deadline for all of them
-        alive = next((rank for rank in others if self.lives(rank, short)), None)
-        if alive is not None and alive not in self._peers:  # it has not started, or does not answer
-            self._own_peer()  # an Endpoint without Peers would not wait
-            self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
-        return alive is not None or self.size == 1
-
-    def find_note(
-        self, first: int, count: int, seconds: float, *, reset: bool
-    ) -> tuple[int, int] | None:
-        """The first of `count` slots with a value, and the value; None: timeout, or no Peer is left to notify."""
-        with suppress(TransferTimeout, PeerLost):
-            return self.endpoint.wait_notify_any(first, count, max(0.0, seconds), reset)
-        return None
-
-    def notify_after(self, transfer: _core.Transfer, slot: int, value: int) -> None:
-        """Puts a value into a slot of this rank's own board when the transfer has succeeded."""
-        with self._lock:
-            if self._landings is None:
-                self._landings = Landings(self.endpoint.notify)
-            self._landings.notify(transfer, slot, value)
 
     def bound(self, timeout: float | None) -> float:
         """In seconds; None is the Endpoint's. Raises ValueError, TypeError."""
@@ -216,37 +202,14 @@ class Membership:
         return seconds(timeout)
 
     @property
-    def run(self) -> str | None:
-        """As Addresses.run()."""
-        return self._addresses.run
-
-    @property
     def is_here(self) -> bool:
         """Whether this process may still act for the rank: it is not closed, and not a forked child."""
-        return self._pid == os.getpid() and not self.endpoint.closed
+        return self._pid == os.getpid() and not self.closed
 
-    def say_why(self, error: BaseException | None) -> None:
-        """Reports to the others why this rank is about to leave. A normal end of the program is not reported."""
-        without_fault = error is None or (isinstance(error, SystemExit) and not error.code)
-        if error is not None and not without_fault and self.is_here:
-            why = described(error)
-            self.reports.send(LEFT, why)
-            self._addresses.say(why)
 
-    def close(self, timeout: float | None) -> None:
-        if self._pid != os.getpid():
-            return  # in a child: they are the parent's, and a thread of the parent may hold the lock
-        with self._lock:
-            landings, self._landings = self._landings, None
-        if landings is not None:
-            landings.close()
-        deadline = Deadline(self.bound(timeout))
-        try:
-            if self._own is not None:
-                self._own.close(deadline.left)
-            self.endpoint.close(deadline.left)
-        finally:
-            self._addresses.leave()  # after this the rank may join the next run
+def without_fault(error: BaseException | None) -> bool:
+    """Whether that is a normal end of the program."""
+    return error is None or (isinstance(error, SystemExit) and not error.code)
 
 
 def who_has(ranks: Collection[int]) -> str:

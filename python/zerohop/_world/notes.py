@@ -9,7 +9,7 @@ from zerohop._world.deadline import SLICE, Deadline
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
-    from zerohop._world.membership import Membership
+    from zerohop._world.all_ranks import AllRanks
 
 _LARGEST = 2**32 - 1  # value of a notification
 
@@ -17,7 +17,7 @@ _LARGEST = 2**32 - 1  # value of a notification
 class Notes:
     """slots: range on the board, starting at notification 0; they are emptied. what: the segment's name in messages."""
 
-    def __init__(self, membership: Membership, slots: range, what: str) -> None:
+    def __init__(self, membership: AllRanks, slots: range, what: str) -> None:
         self._membership, self._slots, self._what = membership, slots, what
         for slot in slots:  # late notifications for a closed segment
             membership.endpoint.reset_notify(slot)

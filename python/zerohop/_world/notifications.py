@@ -8,6 +8,7 @@ import select
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from typing import NamedTuple
 
 from zerohop import _core
 from zerohop._core import Barrier
@@ -15,43 +16,90 @@ from zerohop.errors import Error
 
 FIRST = 16384  # those below are the program's own, for peer.write(notify=)
 LAST = 65535
-BARRIER = LAST + 1 - Barrier.SLOTS  # the barrier's slots come last
-BELL = BARRIER + Barrier.FREE  # of FailureReports
 
 MOST_RANKS = 8192  # with collectives, so that at least a third of the slots is left for segments
 
 
-def collective_slots(size: int) -> range:
-    """Two for each rank of a World, before the barrier's; none above MOST_RANKS."""
-    return range(BARRIER - (2 * size if 1 < size <= MOST_RANKS else 0), BARRIER)
+class Slots(NamedTuple):
+    """Those of a World on the board of one rank: of its collectives, then of its barrier.
+
+    lines: two for each rank; none above MOST_RANKS.
+    """
+
+    first: int
+    lines: int
+
+    @classmethod
+    def at_the_end(cls, size: int) -> Slots:
+        """Of a World of so many ranks."""
+        return cls.of(range(LAST + 1 - slots_for(size), LAST + 1))
+
+    @classmethod
+    def of(cls, taken: range) -> Slots:
+        return cls(taken.start, len(taken) - Barrier.SLOTS)
+
+    @property
+    def barrier(self) -> int:
+        return self.first + self.lines
+
+    @property
+    def bell(self) -> int:
+        """Of FailureReports."""
+        return self.barrier + Barrier.FREE
+
+
+def slots_for(size: int) -> int:
+    """How many so many ranks need."""
+    return (2 * size if 1 < size <= MOST_RANKS else 0) + Barrier.SLOTS
 
 
 class SlotRanges:
-    """Ranges for segments, below `end`. Ranks that make the same calls in the same order get the same ranges."""
+    """Ranges below `end`: for segments from below, and for Worlds of some ranks from above.
 
-    def __init__(self, end: int = BARRIER) -> None:
+    Ranks that make the same segments in the same order get the same ranges for them.
+    """
+
+    def __init__(self, end: int = LAST + 1) -> None:
         self._end = end
-        self._taken: list[range] = []  # in order, without overlap
+        self._taken: list[range] = []  # for segments, in order, without overlap
+        self._above: list[range] = []  # for Worlds of some ranks, the last one first
 
     def take(self, count: int) -> range:
-        """The first gap that is large enough. Raises ValueError."""
+        """For a segment: the first gap that is large enough. Raises ValueError."""
+        end = self._above[-1].start if self._above else self._end
         begin = FIRST
         for taken in self._taken:
             if taken.start - begin >= count:
                 break
             begin = taken.stop
-        if begin + count > self._end:
-            used = sum(map(len, self._taken))
-            raise ValueError(
-                f"there is no range of {count} notification slots left: of {self._end - FIRST} the World's other "
-                f"segments have {used}; close one, or use fewer notifications="
-            )
+        if begin + count > end:
+            raise ValueError(self._full(count, "close one, or use fewer notifications="))
         made = range(begin, begin + count)
         self._taken = sorted([*self._taken, made], key=lambda each: each.start)
         return made
 
+    def take_above(self, count: int) -> range:
+        """For a World of some ranks: the last gap that is large enough. Raises ValueError."""
+        end = self._end
+        for taken in self._above:
+            if end - taken.stop >= count:
+                break
+            end = taken.start
+        if end - count < (self._taken[-1].stop if self._taken else FIRST):
+            raise ValueError(self._full(count, "close one"))
+        made = range(end - count, end)
+        self._above = sorted([*self._above, made], key=lambda each: -each.start)
+        return made
+
+    def _full(self, count: int, remedy: str) -> str:
+        used = sum(map(len, self._taken)), sum(map(len, self._above))
+        return (
+            f"there is no range of {count} notification slots left: of {self._end - FIRST} the World's segments have "
+            f"{used[0]}, and the Worlds made by split() {used[1]}; {remedy}"
+        )
+
     def give_back(self, made: range) -> None:
-        self._taken.remove(made)
+        (self._taken if made in self._taken else self._above).remove(made)
 
 
 class Landings:

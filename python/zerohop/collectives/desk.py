@@ -37,14 +37,12 @@ class How(NamedTuple):
 
 
 class Desk:
-    """slots: on every rank's board, two per rank. gpus: how GPU arrays go, one of gpu_group.WAYS."""
+    """gpus: how GPU arrays go, one of gpu_group.WAYS."""
 
-    def __init__(
-        self, membership: Membership, slots: range, ending: Ending, gpus: str = "auto"
-    ) -> None:
+    def __init__(self, membership: Membership, ending: Ending, gpus: str = "auto") -> None:
         self.gpus = GpuGroup(membership, gpus)
-        self._membership, self._slots = membership, slots
-        self._lines, self._copier = Lines(membership, slots, ending), Copier(membership)
+        self._membership = membership
+        self._lines, self._copier = Lines(membership, ending), Copier(membership)
         self._calls = _core.SmallCollectives(
             membership.endpoint,
             self._lines.core,
@@ -203,7 +201,7 @@ class Desk:
         how: How,
     ) -> Collective:
         self._membership.check_open()
-        if not self._slots and self._membership.size > 1:
+        if not self._membership.slots.lines and self._membership.size > 1:
             raise RouteUnavailable(
                 f"a World of {self._membership.size} ranks has fewer than two slots left per rank: use segments"
             )
@@ -211,6 +209,10 @@ class Desk:
         if how.stream is not None:
             self._copier.wait_for(how.stream, Deadline(seconds))
         return self._order.start(kind, common, run, flats, seconds, how.wait)
+
+    def join(self, seconds: float) -> None:
+        """Waits so long for calls in progress."""
+        self._order.join(seconds)
 
     def untaken(self) -> str:
         """As Order.untaken()."""

@@ -34,12 +34,11 @@ def label_text(label: Label) -> str:
 
 
 class Lines:
-    """slots: those on the board of every rank."""
-
-    def __init__(self, membership: Membership, slots: range, ending: Ending) -> None:
+    def __init__(self, membership: Membership, ending: Ending) -> None:
         self.membership = membership
         self._ending, self._history = ending, membership.history
-        self.core = _core.Lines(membership.endpoint, membership.rank, slots.start, len(slots) // 2)
+        slots = membership.slots
+        self.core = _core.Lines(membership.endpoint, membership.rank, slots.first, slots.lines // 2)
         self._peers: dict[int, _core.Peer] = {}
         self._inboxes: dict[int, _core.Memory] = {}
         self._turns = itertools.count()  # which rank to ask next
@@ -58,9 +57,9 @@ class Lines:
                 if deadline.passed:
                     raise
         inbox = membership.endpoint.empty(_core.Lines.INBOX)
-        self.core.add(rank, peer, inbox)
+        self.core.add(rank, peer, inbox, membership.slots_at(rank).first)
         self._peers[rank], self._inboxes[rank] = peer, inbox
-        membership.endpoint.share(_inbox_name(membership.name, rank, membership.rank), inbox)
+        membership.share(_inbox_name(membership.name, rank, membership.rank), inbox)
 
     def meet(
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
@@ -88,7 +87,7 @@ class Lines:
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
     ) -> None:
         """Called while this rank waits for that one. Raises PeerLost, EndedElsewhere or Mismatch if the wait is in vain; TransferTimeout."""
-        if not self._peers[rank].alive:
+        if not self.membership.seems_well(rank):
             raise self._lost(rank)
         self.check([rank, *needed], all_needed=all_needed)
         if deadline.passed:
@@ -113,7 +112,7 @@ class Lines:
         self.membership.check_open()
         self._ending.check()
         waited_for = [rank for rank in needed if not self.core.has_news(rank)]
-        lost = [rank for rank in waited_for if not self._peers[rank].alive]
+        lost = [rank for rank in waited_for if not self.membership.seems_well(rank)]
         while lost and self.core.listen():
             pass
         for rank in lost:
@@ -138,7 +137,7 @@ class Lines:
 
     def untaken(self) -> dict[int, list[str]]:
         """Texts of messages that no call has taken, by rank; called while no call runs."""
-        if not self._peers or self.membership.endpoint.closed:
+        if not self._peers or self.membership.closed:
             return {}
         while self.core.listen():
             pass
@@ -160,6 +159,7 @@ class Lines:
             raise self._lost(rank) from None
         if different is not None:
             raise Mismatch(different)
+        self.membership.look_at(rank)  # the next check takes what it sent before it left
 
     def _lost(self, rank: int) -> Exception:
         """The error for a lost rank, with its reason if it reported one."""

@@ -183,6 +183,13 @@ class Order:
             self._calls.release()
         return "; ".join(parts)
 
+    def join(self, seconds: float) -> None:
+        """Waits so long for calls in progress."""
+        with self._lock:
+            last = self._last
+        if last is not None:
+            last.join(seconds)
+
     def _start_thread(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(

@@ -17,10 +17,9 @@ from zerohop._world.deadline import Deadline
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 from zerohop.torch.advice import advised
 from zerohop.torch.foreign import torch
+from zerohop.torch.messages import GOODBYE, Messages
 from zerohop.torch.works import MessageWork, Work
 from zerohop.world import World
-
-GOODBYE = 2**32 - 1  # the tag of the last message of a rank; programs cannot use it
 
 
 class _Probe:
@@ -42,19 +41,20 @@ class _Probe:
 class AnySource:
     """The recvs of one group that name no rank. Recvs of a named rank pass through here for the empty messages. Thread-safe."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, world: World, messages: Messages) -> None:
+        self._world, self.messages = world, messages
         self._nothing = torch.empty(0, dtype=torch.uint8, device="cpu")
         self._lock = threading.Lock()  # protects the following; not held while waiting for messages
         self._probes: dict[tuple[int, int], _Probe] = {}  # by rank and tag; one each
         self._waiting: defaultdict[int, deque[AnySourceWork]] = defaultdict(deque)  # by tag
         self._last = world.rank  # the rank that was served last; the one after it is the next
-        self._left: set[int] = set()  # ranks that have left after a goodbye
+        self._left: set[int] = set()  # ranks that have said goodbye
 
-    def receive(self, peer: _core.Peer, rank: int, array: Any, tag: int) -> _core.Transfer:
-        """A recv from that rank."""
+    def receive(self, rank: int, array: Any, tag: int, seconds: float) -> _core.Transfer:
+        """A recv from that rank. seconds: to connect."""
+        peer = self.messages.peer(rank, seconds)
         if not self._probes:
-            return peer.recv(array, tag)
+            return self.messages.recv(peer, array, tag)
         with self._lock:
             probe = self._probes.get((rank, tag))
             if probe is not None and probe.transfer.done:
@@ -66,7 +66,7 @@ class AnySource:
                 return probe.transfer  # it is what this recv would post
             elif probe is not None:
                 probe.overtaken = True
-            return peer.recv(array, tag)
+            return self.messages.recv(peer, array, tag)
 
     def post(self, work: AnySourceWork) -> None:
         with self._lock:
@@ -99,6 +99,7 @@ class AnySource:
                 raise TransferTimeout(f"{work.text}: no rank has sent such a message in time")
             if not self._meet(deadline):
                 self._sleep(work.tag, deadline.slice)
+                self.messages.look_around()
 
     def close(self) -> None:
         """Call it once the World is closed. Takes the errors of the probes, so that no warning reports them."""
@@ -111,29 +112,44 @@ class AnySource:
     def _others(self) -> list[int]:
         size = self._world.size
         ranks = ((self._last + step) % size for step in range(1, size + 1))
-        return [rank for rank in ranks if rank != self._world.rank and rank not in self._left]
+        return [rank for rank in ranks if rank != self._world.rank]
 
     def _find(self, tag: int, array: Any) -> tuple[int, _core.Transfer] | None:
         """The rank of a message that has arrived, and its recv. Raises ValueError (it does not fit), PeerLost if there is none."""
         lost: PeerLost | None = None
-        met, state = set(self._world.connected()), self._world.state()
+        met = set(self.messages.with_peer())
         for rank in self._others():
-            if rank not in met and state[rank] == "healthy":
+            if rank not in met and self.messages.why_lost(rank) is None:
                 continue  # not yet connected
-            try:
-                transfer = self._take(self._world.peer(rank), rank, tag, array)
-            except PeerLost as error:
-                if not self._has_left(rank):
-                    lost = lost or reworded(error, f"rank {rank}: {advised(error)}")
-                continue
+            transfer, error = self._take_last(rank, tag, array)
             if transfer is not None:
                 self._last = rank
                 return rank, transfer
+            if error is not None and rank not in self._left:
+                lost = lost or reworded(error, f"rank {rank}: {advised(error)}")
         if lost is not None:
             raise lost
-        if not self._others():
+        if self._left.issuperset(self._others()):
             raise PeerLost("all other ranks have left the group")
         return None
+
+    def _take_last(
+        self, rank: int, tag: int, array: Any
+    ) -> tuple[_core.Transfer | None, PeerLost | None]:
+        """As _take(), and the error if that rank is lost: what it sent before counts."""
+        try:
+            peer = self.messages.peer(rank, 0.0)
+            error = self.messages.why_lost(rank)
+            self._hear_goodbye(peer, rank)
+            return self._take(peer, rank, tag, array), error
+        except PeerLost as gone:
+            return None, gone
+
+    def _hear_goodbye(self, peer: _core.Peer, rank: int) -> None:
+        with suppress(PeerLost):
+            goodbye = None if rank in self._left else self._take(peer, rank, GOODBYE, self._nothing)
+            if goodbye is not None:
+                self._left.add(rank)
 
     def _take(self, peer: _core.Peer, rank: int, tag: int, array: Any) -> _core.Transfer | None:
         """The recv of a message that has arrived, or None; then a probe is posted."""
@@ -146,27 +162,18 @@ class AnySource:
                 if probe.took_empty:
                     return probe.transfer
             try:
-                self._probes[rank, tag] = _Probe(peer.recv(self._nothing, tag))
+                self._probes[rank, tag] = _Probe(self.messages.recv(peer, self._nothing, tag))
             except ValueError:
                 # A message waits, and nobody else takes it while this thread has the lock.
-                return peer.recv(array, tag)
-
-    def _has_left(self, rank: int) -> bool:
-        """Whether a lost rank had said goodbye."""
-        try:
-            self._world.peer(rank).recv(self._nothing, GOODBYE)
-        except PeerLost:
-            return False
-        self._left.add(rank)
-        return True
+                return self.messages.recv(peer, array, tag)
 
     def _meet(self, deadline: Deadline) -> bool:
         """Connects to one more rank, so that it can be probed. False: there is none, or it does not answer."""
-        met, state = self._world.connected(), self._world.state()
+        met = self.messages.with_peer()
         for rank in self._others():
-            if rank not in met and state[rank] == "healthy":
+            if rank not in met and self.messages.why_lost(rank) is None:
                 try:
-                    self._world.peer(rank, deadline.slice)
+                    self.messages.peer(rank, deadline.slice)
                 except TransferTimeout:
                     return False
                 except PeerLost:
@@ -206,7 +213,13 @@ class AnySourceWork(Work):
 
     def begun(self, rank: int, transfer: _core.Transfer) -> None:
         self._message = MessageWork(
-            self.text, rank, transfer, self._outputs, self._seconds, self.array.nbytes
+            self.text,
+            rank,
+            transfer,
+            self._outputs,
+            self._seconds,
+            self._source.messages.look_at,
+            self.array.nbytes,
         )
 
     def failed(self, error: Error | ValueError) -> None:

@@ -63,17 +63,29 @@ def create(backends: Mapping[str, str], options: Any, _: Any = None) -> ProcessG
     """Called by torch.distributed, with the options of one group. backends: by type of device."""
     store, rank, size = options.store, options.group_rank, options.group_size
     beside = Beside(backends, _others(backends, options))
-    # A store may serve several groups in turn: the n-th group of one rank is the n-th of all.
-    number = store.add(f"zerohop/groups of rank {rank}", 1)
     ranks = list(options.global_ranks_in_group)
     name = f"group {options.group_id}"
     if ranks and ranks != list(range(size)):
         shown = ", ".join(map(str, ranks[:_SHOWN])) + (", ..." if len(ranks) > _SHOWN else "")
         name += f" (whose rank 0 and so on are global ranks {shown})"
     seconds = options.timeout.total_seconds()
-    store = dist.PrefixStore(f"zerohop/{number}", store)
-    world = GroupWorld(store, rank, size, name=name, timeout=seconds)
+    whole = _whole()
+    if whole is not None:
+        world = whole.split(ranks, name=name)
+    else:
+        # A store may serve several groups in turn: the n-th group of one rank is the n-th of all.
+        number = store.add(f"zerohop/groups of rank {rank}", 1)
+        store = dist.PrefixStore(f"zerohop/{number}", store)
+        world = GroupWorld(store, rank, size, name=name, timeout=seconds)
     return ProcessGroup(world, seconds, beside, options)
+
+
+def _whole() -> World | None:
+    """The World of all ranks, whose connections the other groups use; None: the default group is not made yet, or of another backend."""
+    default = dist.group.WORLD if dist.is_initialized() else None
+    if not isinstance(default, ProcessGroup) or default.world.closed:
+        return None
+    return default.world
 
 
 def _others(backends: Mapping[str, str], options: Any) -> Any:
@@ -291,7 +303,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         """Waits a moment for the others to shut down, too. After that they get PeerLost if they still need this rank."""
         if self._beside.group is not None:
             self._beside.group.shutdown()
-        if not self.world.endpoint.closed:
+        if not self.world.closed:
             self._calls.say_goodbye(min(_left_for_goodbye(), self._calls.seconds))
         self.world.close(min(_LEAVE, self._calls.seconds))
         self._calls.any_source.close()

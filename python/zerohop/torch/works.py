@@ -10,7 +10,7 @@ from typing import Any
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives import Collective
-from zerohop.errors import Error, PeerLost, reworded
+from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 from zerohop.torch.advice import advised
 from zerohop.torch.foreign import c10d, torch
 
@@ -167,7 +167,10 @@ class StreamWork(Work):
 
 
 class MessageWork(Work):
-    """One send to a rank or recv from it. text: its name; expected: bytes to receive, None for a send."""
+    """One send to a rank or recv from it.
+
+    text: its name. lost: tells why that rank is lost. expected: bytes to receive; None for a send.
+    """
 
     def __init__(
         self,
@@ -176,20 +179,34 @@ class MessageWork(Work):
         transfer: _core.Transfer,
         outputs: Sequence[Any],
         seconds: float,
+        lost: Callable[[int], PeerLost | None],
         expected: int | None = None,
     ) -> None:
         super().__init__(outputs, seconds)
         self._text, self._rank, self._transfer, self._expected = text, rank, transfer, expected
+        self._lost = lost
 
     def is_completed(self) -> bool:
         return self._transfer.done
 
     def _join(self, seconds: float) -> None:
-        nbytes = of_message(self._text, lambda: self._transfer.wait(seconds))
+        nbytes = of_message(self._text, lambda: self._outcome(Deadline(seconds)))
         if self._expected is not None and nbytes != self._expected:
             raise ValueError(
                 f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}; it contains them"
             )
+
+    def _outcome(self, deadline: Deadline) -> Any:
+        """Like that of the transfer; a rank that leaves the group without its part of it ends the wait."""
+        while True:
+            try:
+                return self._transfer.wait(deadline.slice)
+            except TransferTimeout:
+                if deadline.passed:
+                    raise
+                lost = self._lost(self._rank)
+                if lost is not None and not self._transfer.done:
+                    raise lost from None
 
     def source_rank(self) -> int:
         return self._rank

@@ -60,7 +60,7 @@ class RemoteGpus {
   GpuNotifier::Place place_for_gpu(const std::shared_ptr<shm::LocalSession>& session,
                                    const DevicePtr& device, const Message& message,
                                    const Neighbour::Patience& patience) {
-    return notifier_.place(session, gpus_, device, message.tag, message.value,
+    return notifier_.place(session, gpus_, device, slot_of(message), message.value,
                            [&] { return neighbour_->until(patience); });
   }
   // The same for kernels of the program. Throws RouteUnavailable, and mapping errors.

@@ -174,7 +174,7 @@ void Neighbour::open(Reached& reached, const RemoteMemory& remote, const Patienc
 void Neighbour::notify(std::byte* board, const shm::LocalSession& session,
                        const Message& message) noexcept {
   auto& pages = *reinterpret_cast<BoardPages*>(board);
-  pages.put(message.tag, message.value);
+  pages.put(slot_of(message), message.value);
   if (pages.sleepers.load() != 0) session.ring();
 }
 

@@ -10,14 +10,29 @@ namespace zerohop::engine {
 namespace {
 
 template <typename T>
-std::optional<T> take_front(std::unordered_map<std::uint32_t, std::deque<T>>& queues,
-                            std::uint32_t tag) {
+std::optional<T> take_front(std::unordered_map<std::uint64_t, std::deque<T>>& queues,
+                            std::uint64_t tag) {
   const auto found = queues.find(tag);
   if (found == queues.end()) return std::nullopt;
   T front = std::move(found->second.front());
   found->second.pop_front();
   if (found->second.empty()) queues.erase(found);
   return front;
+}
+
+// Moves all of that context out of the queues.
+template <typename T>
+std::vector<T> take_all(std::unordered_map<std::uint64_t, std::deque<T>>& queues, Context context) {
+  std::vector<T> taken;
+  for (auto queue = queues.begin(); queue != queues.end();) {
+    if (context_of(queue->first) != context) {
+      ++queue;
+      continue;
+    }
+    for (T& each : queue->second) taken.push_back(std::move(each));
+    queue = queues.erase(queue);
+  }
+  return taken;
 }
 
 Layout packed_like(const Layout& array, const void* bytes) {
@@ -39,13 +54,13 @@ void copy(const Layout& from, const Layout& to) {
 
 }  // namespace
 
-std::optional<Arrived> Matcher::find_arrived(std::uint32_t tag) {
+std::optional<Arrived> Matcher::find_arrived(std::uint64_t tag) {
   auto arrived = take_front(arrived_, tag);
   if (arrived) waiting_nbytes_ -= cost(*arrived);
   return arrived;
 }
 
-std::optional<PostedReceive> Matcher::find_receive(std::uint32_t tag) {
+std::optional<PostedReceive> Matcher::find_receive(std::uint64_t tag) {
   return take_front(receives_, tag);
 }
 
@@ -79,6 +94,13 @@ std::vector<PostedReceive> Matcher::take_receives() {
   }
   receives_.clear();
   return all;
+}
+
+Matcher::Waiting Matcher::end(Context context) {
+  ended_.insert(context);
+  Waiting waiting{take_all(receives_, context), take_all(arrived_, context)};
+  for (const Arrived& arrived : waiting.arrived) waiting_nbytes_ -= cost(arrived);
+  return waiting;
 }
 
 std::optional<std::string> refuse_receive(const Layout& into, std::uint64_t nbytes) {

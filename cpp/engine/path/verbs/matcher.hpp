@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "base/layout.hpp"
@@ -21,7 +22,7 @@ namespace zerohop::engine {
 
 // A recv that waits for its message.
 struct PostedReceive {
-  std::uint32_t tag = 0;
+  std::uint64_t tag = 0;
   Layout into;
   RailKeys lkeys{};
   std::shared_ptr<const gpu::Device> gpu{};  // on which `into` lies; null: the host
@@ -40,9 +41,9 @@ struct Arrived {
 class Matcher {
  public:
   // The oldest message of that tag, if one waits.
-  std::optional<Arrived> find_arrived(std::uint32_t tag);
+  std::optional<Arrived> find_arrived(std::uint64_t tag);
   // The oldest recv of that tag, if one waits.
-  std::optional<PostedReceive> find_receive(std::uint32_t tag);
+  std::optional<PostedReceive> find_receive(std::uint64_t tag);
 
   void add(PostedReceive receive);
   void add(Arrived arrived);
@@ -55,10 +56,19 @@ class Matcher {
   void drop_offers(RailIndex rail);
   std::vector<PostedReceive> take_receives();
 
+  struct Waiting {
+    std::vector<PostedReceive> receives;
+    std::vector<Arrived> arrived;
+  };
+  // Takes what waits with tags of that context; from now on has_ended() is true of it.
+  Waiting end(Context context);
+  bool has_ended(Context context) const { return ended_.contains(context); }
+
  private:
-  std::unordered_map<std::uint32_t, std::deque<PostedReceive>> receives_;
-  std::unordered_map<std::uint32_t, std::deque<Arrived>> arrived_;
+  std::unordered_map<std::uint64_t, std::deque<PostedReceive>> receives_;
+  std::unordered_map<std::uint64_t, std::deque<Arrived>> arrived_;
   std::size_t waiting_nbytes_ = 0;
+  std::unordered_set<Context> ended_;
 };
 
 // Whether a message of nbytes fits; the sentence that says why not otherwise. A shorter message

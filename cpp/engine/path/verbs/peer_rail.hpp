@@ -116,6 +116,9 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
              const RailKeys& rkeys, SendBuffer payload, const Deadline& deadline);
   // A recv of the Peer, from whatever rail its message comes.
   void receive(PostedReceive receive);
+  // No more messages of that context: waiting recvs fail, as do offers of the peer, also later
+  // ones.
+  void end_context(Context context);
   void wait_for_room(const Deadline& deadline);
   bool has_room() const noexcept;  // or whether it would wait
 
@@ -213,6 +216,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   void handle(const Message& message, std::span<const std::byte> payload);
   bool is_void() const noexcept;
   void on_data_message(Arrived&& arrived);
+  void refuse(const Arrived& arrived);
   void on_sealed(Message message, std::span<const std::byte> payload);
   void on_taken(const Message& message);
   void on_request(const Message& message, std::span<const std::byte> payload);

@@ -13,7 +13,7 @@ namespace zerohop::engine {
 namespace {
 
 constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;  // bytes of eager payload without a recv
-constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification is half a Message
+constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification ends with the tag
 
 [[noreturn]] void refuse_message(const std::string& cause) {
   throw ProtocolError("the peer sent an invalid message: " + cause);
@@ -30,6 +30,11 @@ Message decode(std::span<const std::byte> bytes) {
 
 // The peer could not, or refused to, copy all or some of the requested data.
 Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
+  if (value == IBV_WC_REM_ABORT_ERR) {
+    return Failure{.kind = Failure::Kind::peer_lost,
+                   .message = "peer '" + peer + "' has left the group, and did not receive it"}
+        .with_effect(Effect::nothing);
+  }
   const bool refused = value == IBV_WC_REM_ACCESS_ERR;
   const auto status = refused ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_OP_ERR;
   return Failure{.kind = Failure::Kind::verbs,
@@ -85,7 +90,7 @@ void PeerRail::handle(const Message& message, std::span<const std::byte> payload
         refuse_message("a notification out of range");
       // Counted first, so that a reader of the value sees it counted.
       stats_.notifications_in.fetch_add(1, std::memory_order_relaxed);
-      services_.board->put(message.tag, message.value);
+      services_.board->put(slot_of(message), message.value);
       services_.poller->wake();
       return;
     case MessageKind::eager:
@@ -125,6 +130,7 @@ bool PeerRail::is_void() const noexcept { return state_ == State::broken; }
 
 void PeerRail::on_data_message(Arrived&& arrived) {
   if (arrived.message.kind == MessageKind::offer && is_void()) return;
+  if (group_->matcher.has_ended(context_of(arrived.message.tag))) return refuse(arrived);
   while (auto receive = group_->matcher.find_receive(arrived.message.tag)) {
     if (const auto refusal = refuse_receive(receive->into, arrived.message.nbytes)) {
       receive->transfer->fail({.kind = Failure::Kind::invalid_argument, .message = *refusal});
@@ -135,6 +141,26 @@ void PeerRail::on_data_message(Arrived&& arrived) {
     return deliver(*receive, arrived.message, arrived.payload);
   }
   group_->matcher.add(std::move(arrived));
+}
+
+// Tells the sender of an offer that no recv will take it.
+void PeerRail::refuse(const Arrived& arrived) {
+  if (arrived.message.kind != MessageKind::offer) return;
+  Job job(std::make_shared<Transfer>(services_.poller, 0, nullptr), IBV_WR_RDMA_WRITE);
+  job.then({.kind = MessageKind::taken, .value = IBV_WC_REM_ABORT_ERR, .id = arrived.message.id});
+  PeerRail* const came_by = group_->at(arrived.rail);
+  if (came_by != nullptr) came_by->enqueue(std::move(job));
+}
+
+void PeerRail::end_context(Context context) {
+  const std::lock_guard lock(group_->mutex);
+  Matcher::Waiting waiting = group_->matcher.end(context);
+  for (PostedReceive& receive : waiting.receives) {
+    receive.transfer->fail({.message = "the group of this recv is closed"});
+    receive.transfer->drop();
+  }
+  for (const Arrived& arrived : waiting.arrived) refuse(arrived);
+  group_->release_credits();
 }
 
 // If it throws, the recv has failed with the same error: the matcher no longer knows it.

@@ -16,7 +16,7 @@ namespace {
 constexpr std::size_t kMaxJobs = 256;
 
 constexpr std::uint32_t message_header_nbytes(MessageKind kind) {
-  // A notification uses no more than the first half of the structure.
+  // A notification ends with the tag.
   return is_notification(kind) ? 16 : sizeof(Message);
 }
 

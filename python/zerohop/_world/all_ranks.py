@@ -1,0 +1,180 @@
+"""The Membership of a whole World, which owns this rank's Endpoint and knows the addresses of the others."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from zerohop import _core
+from zerohop._world.addresses import Addresses
+from zerohop._world.deadline import Deadline, looks
+from zerohop._world.failure_reports import LEFT, FailureReports, described
+from zerohop._world.history import History
+from zerohop._world.membership import Membership, without_fault
+from zerohop._world.notifications import Landings, SlotRanges, Slots
+from zerohop._world.splits import Splits
+from zerohop._world.store import Store
+from zerohop.endpoint import Endpoint
+from zerohop.errors import AuthenticationError, PeerLost, TransferTimeout
+
+_JOIN = 1.0  # least seconds to join the others
+_RARELY = 10  # a check that found nobody is repeated after this multiple of its duration
+
+
+class AllRanks(Membership):
+    """name: name of the World; options: keywords of the Endpoint."""
+
+    def __init__(
+        self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
+    ) -> None:
+        self._addresses = Addresses(store, name, rank, size)
+        self._options = options
+        who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
+        endpoint, slots = Endpoint(name=who, **options), Slots.at_the_end(size)
+        super().__init__(endpoint, name, rank, size, slots)
+        self.ranges = SlotRanges(slots.first)
+        self._splits = Splits(self.ranges)
+        self._why: dict[int, str] = {}  # a rank left, from the store; "": unknown
+        self._look_again = 0.0  # has_company() does not check before this time.monotonic()
+        # Made at the first use, under the lock, while no other rank is waited for.
+        self._lock = threading.RLock()
+        self._own: Endpoint | None = None  # through which this rank reaches itself
+        self._landings: Landings | None = None
+        try:
+            self.reports = FailureReports(endpoint, name, rank, size, slots.bell)
+            self.history = History(endpoint, name, rank, size)
+            self._addresses.publish(endpoint.address, max(_JOIN, endpoint.timeout))
+        except BaseException:
+            self.close(None)
+            raise
+
+    def share(self, name: str, memory: _core.Memory) -> None:
+        self.endpoint.share(name, memory)
+
+    def slots_at(self, rank: int) -> Slots:
+        return self.slots
+
+    @property
+    def context(self) -> int:
+        return 0
+
+    def context_at(self, rank: int) -> int:
+        return 0
+
+    def split(self, ranks: Sequence[int], name: str | None) -> Membership:
+        return self._splits.make(self, ranks, name)
+
+    def for_segments(self) -> AllRanks:
+        return self
+
+    @property
+    def closed(self) -> bool:
+        return self.endpoint.closed
+
+    def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
+        for _ in looks(deadline.end):
+            self.check_open()
+            entry, lead = self._addresses.wait(rank, deadline.end)
+            self._why[rank] = entry.left
+            why = f"its {entry.who} has ended"
+            lost = lead.lost
+            try:
+                if lead.seconds:
+                    seconds = min(lead.seconds, deadline.to_connect())
+                    peer = self.endpoint.connect(entry.address, seconds)
+                    self._addresses.found(rank, entry)
+                    return peer
+            except (
+                PeerLost,
+                AuthenticationError,
+            ) as error:  # nobody is there, or another process by now
+                why = str(error)
+                # It is there, and may still close a Peer.
+                lost = lost and error.code != errno.EUSERS
+            except TransferTimeout as error:
+                why, lost = str(error), False
+            if lost:
+                raise PeerLost(why)
+        raise TransferTimeout(f"it was not at its address in time: {why}")
+
+    def _left(self, rank: int) -> str:
+        return self._why.get(rank, "")
+
+    def _own_peer(self) -> _core.Peer:
+        """An Endpoint cannot connect to itself, so a second one does."""
+        with self._lock:
+            if self._own is None:
+                options = {**self._options, "device": self.endpoint.device}
+                own = Endpoint(name=f"{self.endpoint.name}, to itself", **options)
+                try:
+                    self._peers[self.rank] = own.connect(self.endpoint.address)
+                except BaseException:
+                    own.close()
+                    raise
+                self._own = own
+            return self._peers[self.rank]
+
+    def own_endpoint(self) -> Endpoint:
+        self._own_peer()
+        assert self._own is not None
+        return self._own
+
+    def has_company(self, deadline: Deadline) -> bool:
+        """Whether another rank is left that could notify this one; connects to one if there is no Peer yet."""
+        others = [rank for rank in range(self.size) if rank != self.rank and self.seems_well(rank)]
+        begin = time.monotonic()
+        if begin < self._look_again or any(rank in self._peers for rank in others):
+            return True
+        short = deadline.by_the_way()  # one deadline for all of them
+        alive = next((rank for rank in others if self.lives(rank, short)), None)
+        if alive is not None and alive not in self._peers:  # it has not started, or does not answer
+            self._own_peer()  # an Endpoint without Peers would not wait
+            self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
+        return alive is not None or self.size == 1
+
+    def find_note(
+        self, first: int, count: int, seconds: float, *, reset: bool
+    ) -> tuple[int, int] | None:
+        """The first of `count` slots with a value, and the value; None: timeout, or no Peer is left to notify."""
+        with suppress(TransferTimeout, PeerLost):
+            return self.endpoint.wait_notify_any(first, count, max(0.0, seconds), reset)
+        return None
+
+    def notify_after(self, transfer: _core.Transfer, slot: int, value: int) -> None:
+        """Puts a value into a slot of this rank's own board when the transfer has succeeded."""
+        with self._lock:
+            if self._landings is None:
+                self._landings = Landings(self.endpoint.notify)
+            self._landings.notify(transfer, slot, value)
+
+    @property
+    def run(self) -> str | None:
+        return self._addresses.run
+
+    def say_why(self, error: BaseException | None) -> None:
+        if error is not None and not without_fault(error) and self.is_here:
+            why = described(error)
+            self.reports.send(LEFT, why)
+            self._addresses.say(why)
+
+    def close(self, timeout: float | None) -> None:
+        if self._pid != os.getpid():
+            return  # in a child: they are the parent's, and a thread of the parent may hold the lock
+        with self._lock:
+            landings, self._landings = self._landings, None
+        if landings is not None:
+            landings.close()
+        deadline = Deadline(self.bound(timeout))
+        try:
+            if self._own is not None:
+                self._own.close(deadline.left)
+            self.endpoint.close(deadline.left)
+        finally:
+            self._splits.clear()
+            self._addresses.leave()  # after this the rank may join the next run

@@ -1,0 +1,116 @@
+"""The seat of a rank in a World of some ranks: registered memory in which it and the others note who is there.
+
+Ranks of such a World keep their connections when they leave it. So a rank notes in its own seat that it has left, where others look, and
+in the seats of the others that it has come and gone: until all who came have gone, its slots and memory may not serve anything else.
+"""
+
+from __future__ import annotations
+
+import select
+import struct
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from zerohop import _core
+from zerohop._world.deadline import Deadline
+from zerohop._world.notifications import Slots
+from zerohop.errors import Error, PeerLost, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop._world.holdings import Holdings
+    from zerohop.endpoint import Endpoint
+
+# First slot, number of slots of its collectives, context of its messages, 1 once it has left. A byte for each rank follows.
+_HEAD = struct.Struct("<IIII")
+_HAS_LEFT = 12  # its offset
+_CAME, _GONE = 1, 2  # of a rank that uses the seat
+_ONE = np.ones(1, np.uint8)
+_LOOK = 0.5  # seconds to read or write a note
+_LEAVE = 1.0  # and for all when this rank leaves
+
+
+class Seat:
+    """This rank's, with the context that others send messages with."""
+
+    def __init__(
+        self, endpoint: Endpoint | Holdings, size: int, slots: Slots, context: int
+    ) -> None:
+        self.context = context
+        self.memory = endpoint.empty(_HEAD.size + size)
+        self._bytes = np.asarray(self.memory)
+        self._bytes[: _HEAD.size] = np.frombuffer(_HEAD.pack(*slots, context, 0), np.uint8)
+
+    def leave(self) -> None:
+        self._bytes[_HAS_LEFT] = 1
+
+    def users(self) -> list[int]:
+        """The ranks that have come and not gone."""
+        return [int(rank) for rank in np.flatnonzero(self._bytes[_HEAD.size :] == _CAME)]
+
+
+class FarSeat:
+    """That of another rank. rank: this one. Raises PeerLost: the other one has left."""
+
+    def __init__(self, peer: _core.Peer, memory: _core.RemoteMemory, rank: int) -> None:
+        self._peer, self._memory, self._rank = peer, memory, rank
+        self._note(_CAME)  # first: now it stays until this rank is gone
+        head = np.empty(_HEAD.size, np.uint8)
+        peer.read(memory[: _HEAD.size], head).wait(_LOOK)
+        first, lines, context, has_left = _HEAD.unpack(head.tobytes())
+        self.slots, self.context = Slots(first, lines), int(context)
+        if has_left:
+            self.leave()
+            raise PeerLost("it has left")
+
+    def has_left(self) -> bool:
+        """Whether the other rank has. Raises the errors of a read."""
+        note = np.zeros(1, np.uint8)
+        self._peer.read(self._memory[_HAS_LEFT : _HAS_LEFT + 1], note).wait(_LOOK)
+        return bool(note[0])
+
+    def leave(self) -> None:
+        self._note(_GONE)
+
+    def _note(self, value: int) -> None:
+        at = _HEAD.size + self._rank
+        self._peer.write(value * _ONE, self._memory[at : at + 1]).wait(_LOOK)
+
+
+class FarSeats:
+    """Those that this rank uses. world: its name."""
+
+    def __init__(self, world: str, rank: int) -> None:
+        self.name, self._rank = f"seat in {world!r}", rank
+        self._used: list[FarSeat] = []
+
+    def find(self, peer: _core.Peer, deadline: Deadline) -> FarSeat:
+        """Waits until the other rank has one. Raises TransferTimeout, PeerLost."""
+        there = _find_now(peer, self.name, deadline.to_connect())
+        if there is None:
+            there = peer.lookup(self.name, deadline.left)
+        seat = FarSeat(peer, there, self._rank)
+        self._used.append(seat)
+        return seat
+
+    def bell_at(self, peer: _core.Peer) -> int:
+        return self.find(peer, Deadline(0.0)).slots.bell
+
+    def leave(self) -> None:
+        deadline = Deadline(_LEAVE)
+        for seat in self._used:
+            with suppress(Error):
+                if not deadline.passed:
+                    seat.leave()
+
+
+def _find_now(peer: _core.Peer, name: str, seconds: float) -> _core.RemoteMemory | None:
+    """The memory that is shared under that name now, or None. Raises PeerLost, TransferTimeout (no answer)."""
+    inquiry, bell, rings = _core.ask(peer, name, now=True), _core.Bell(), select.poll()
+    bell.watch(inquiry, 0)
+    rings.register(bell.fileno(), select.POLLIN)
+    if not rings.poll(seconds * 1e3) and not inquiry.done:
+        raise TransferTimeout(f"{peer.name} has not answered in {seconds:.1f} s")
+    found: _core.RemoteMemory | None = _core.outcome(inquiry, 0.0)
+    return found

@@ -1,0 +1,151 @@
+"""The Membership of a World of some ranks, made by split(): it uses the Endpoint and the Peers of the whole World."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from zerohop import _core
+from zerohop._world.deadline import Deadline
+from zerohop._world.failure_reports import LEFT, FailureReports, described
+from zerohop._world.history import History
+from zerohop._world.holdings import Holdings
+from zerohop._world.membership import Membership, without_fault
+from zerohop._world.notifications import Slots
+from zerohop._world.seats import FarSeat, FarSeats, Seat
+from zerohop.endpoint import Endpoint
+from zerohop.errors import Error, PeerLost, TransferTimeout
+
+if TYPE_CHECKING:
+    from zerohop._world.all_ranks import AllRanks
+
+
+class SomeRanks(Membership):
+    """whole: of all ranks. ranks: theirs in the whole World, in order. slots, context: free on this rank. left: called at the end of close()."""
+
+    def __init__(
+        self,
+        whole: Membership,
+        ranks: Sequence[int],
+        name: str,
+        slots: Slots,
+        context: int,
+        left: Callable[[], None],
+    ) -> None:
+        super().__init__(whole.endpoint, name, ranks.index(whole.rank), len(ranks), slots)
+        self._whole, self._ranks = whole, ranks
+        self._has_left, self._left_here = False, left
+        self._holdings = Holdings(whole.endpoint)
+        self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
+        self._seats = FarSeats(name, self.rank)
+        for slot in range(slots.first, slots.barrier + _core.Barrier.SLOTS):
+            self.endpoint.reset_notify(slot)
+        here = (self._holdings, name, self.rank, self.size)
+        try:
+            self.reports = FailureReports(*here, slots.bell, self._seats.bell_at)
+            self.history = History(*here)
+            self.seat = Seat(self._holdings, self.size, slots, context)
+            self.share(self._seats.name, self.seat.memory)  # last: who finds it finds the rest
+        except BaseException:
+            self.free()
+            raise
+
+    @property
+    def seat_name(self) -> str:
+        return self._seats.name
+
+    @property
+    def whole_size(self) -> int:
+        return self._whole.size
+
+    def share(self, name: str, memory: _core.Memory) -> None:
+        self._holdings.share(name, memory)
+
+    def slots_at(self, rank: int) -> Slots:
+        return self._far_seats[rank].slots
+
+    def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
+        self.check_open()
+        try:
+            return self._whole.reach(self._ranks[rank], deadline)
+        except (PeerLost, TransferTimeout) as error:
+            raise self.named(error, rank) from None
+
+    def with_peer(self) -> list[int]:
+        connected = set(self._whole.connected())
+        return [rank for rank, number in enumerate(self._ranks) if number in connected]
+
+    @property
+    def context(self) -> int:
+        return self.seat.context
+
+    def context_at(self, rank: int) -> int:
+        return self._far_seats[rank].context
+
+    def split(self, ranks: Sequence[int], name: str | None) -> Membership:
+        self.check_open()
+        return self._whole.split([self._ranks[rank] for rank in ranks], name)
+
+    def for_segments(self) -> AllRanks:
+        raise ValueError(
+            f"{self.name!r} is a World of some ranks, which has no segments: make them in the World that was split"
+        )
+
+    def own_endpoint(self) -> Endpoint:
+        return self._whole.own_endpoint()
+
+    def _own_peer(self) -> _core.Peer:
+        return self._whole.peer(self._whole.rank, Deadline(0.0))
+
+    @property
+    def run(self) -> str | None:
+        return self._whole.run
+
+    @property
+    def closed(self) -> bool:
+        return self._has_left or self.endpoint.closed
+
+    def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
+        peer = self._whole.reach(self._ranks[rank], deadline)
+        try:
+            self._far_seats[rank] = self._seats.find(peer, deadline)
+        except TransferTimeout as error:
+            raise TransferTimeout(
+                f"it has not called split() for {self.name!r} in time ({error})"
+            ) from None
+        return peer
+
+    def seems_well(self, rank: int) -> bool:
+        return super().seems_well(rank) and self._whole.seems_well(self._ranks[rank])
+
+    def look_at(self, rank: int) -> None:
+        seat = self._far_seats.get(rank)
+        with suppress(Error):  # it may be lost, which its Peer knows
+            if seat is not None and rank not in self._unreached and seat.has_left():
+                self._unreached[rank] = PeerLost("it has left")
+
+    def say_why(self, error: BaseException | None) -> None:
+        if error is not None and not without_fault(error) and self.is_here:
+            self.reports.send(LEFT, described(error))
+
+    def close(self, timeout: float | None) -> None:
+        """Leaves. The seat stays until is_free()."""
+        if not self.is_here:
+            return
+        self._has_left = True
+        self.history.log.end()  # of the calls that do not come to check_open()
+        self.seat.leave()
+        for peer in self.endpoint.peers:
+            with suppress(Error):
+                _core.end_context(peer, self.seat.context)
+        self._seats.leave()
+        self._left_here()
+
+    def is_free(self) -> bool:
+        """Whether no other rank uses this one's slots and memory any more."""
+        return not any(self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users())
+
+    def free(self) -> list[_core.Memory]:
+        """As Holdings.free()."""
+        return self._holdings.free()
