@@ -24,6 +24,7 @@ from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
 from zerohop.collectives.gpu_group import check_way
+from zerohop.collectives.table import read_table
 from zerohop.errors import Error, PeerLost
 from zerohop.segment import Segment
 
@@ -93,7 +94,7 @@ class World(CollectiveCalls, ReductionCalls):
         store = open_store(store)
         options = {"local_rank": self.local_rank, **options}
         self._options = {"gpu_collectives": gpu_collectives, **options}
-        self._membership = Membership(store, name, self.rank, self.size, options)
+        self._membership = Membership(store, name, self.rank, self.size, options, read_table())
         self.endpoint = self._membership.endpoint
         ending = Ending(self._membership, self._advice)
         self._barrier = Barrier(self._membership, BARRIER, BELL, ending)

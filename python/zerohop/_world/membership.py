@@ -15,6 +15,7 @@ from zerohop import _core
 from zerohop._endpoint.numbers import seconds, whole
 from zerohop._world.addresses import Addresses
 from zerohop._world.deadline import Deadline, looks
+from zerohop._world.entries import Entry, place_of
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.notifications import BELL, Landings
@@ -27,16 +28,23 @@ _RARELY = 10  # a check that found nobody is repeated after this multiple of its
 
 
 class Membership:
-    """Owns the Endpoint of this rank. name: name of the World; options: keywords of the Endpoint."""
+    """Owns the Endpoint of this rank. name: name of the World; options: keywords of the Endpoint; table: of its Entry."""
 
     def __init__(
-        self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
+        self,
+        store: Store,
+        name: str,
+        rank: int,
+        size: int,
+        options: Mapping[str, Any],
+        table: str = "",
     ) -> None:
-        self.name, self.rank, self.size = name, rank, size
-        self._addresses = Addresses(store, name, rank, size)
+        self.name, self.rank, self.size, self.table = name, rank, size, table
         self._options, self._pid = options, os.getpid()
         who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
         self.endpoint = Endpoint(name=who, **options)
+        self.place = place_of(rank) if self.endpoint.copies else ""
+        self._addresses = Addresses(store, name, rank, size, self.place, table)
         self._peers: dict[int, _core.Peer] = {}
         # Ranks that were already gone when first needed.
         self._unreached: dict[int, PeerLost] = {}
@@ -103,6 +111,14 @@ class Membership:
             if lost:
                 raise PeerLost(why)
         raise TransferTimeout(f"it was not at its address in time: {why}")
+
+    def entry(self, rank: int, deadline: Deadline) -> Entry:
+        """Of another rank, in the store. Raises TransferTimeout, Error."""
+        self.check_open()
+        try:
+            return self._addresses.wait(rank, deadline.end)[0]
+        except (Error, OSError) as error:
+            raise self.named(error, rank) if isinstance(error, Error) else error from None
 
     def check_open(self) -> None:
         """Raises Error once the World is closed."""
