@@ -150,7 +150,7 @@ const Algorithm& Topology::algorithm(std::uint64_t nbytes) const noexcept {
 
 bool Topology::is_direct(const Algorithm& algorithm, std::uint64_t nbytes) const noexcept {
   const bool flat = !algorithm.by_host || hosts_.size() == 1 || hosts_.size() == size_;
-  const bool at_once = hosts_.size() == 1 || !algorithm.pairs;
+  const bool at_once = hosts_.size() <= 2 || !algorithm.pairs;  // of two, it is the same
   return algorithm.whole && at_once && flat && size_ <= kFew && nbytes <= kEager;
 }
 

@@ -73,9 +73,10 @@ class Exchange:
         *,
         whole: int,
         before: int,
+        written: bool,
         proposes: bool,
     ) -> list[int]:
-        """A part of a reduction, in host memory. room: registered, if slices are written; then the arrays are, too.
+        """A part of a reduction, in host memory. written: slices are, to registered memory, which the room then is, too.
 
         whole: bytes of the call's array; before: those before this part. Otherwise as run().
         """
@@ -88,7 +89,7 @@ class Exchange:
             (KINDS.index(call.kind), call.root, call.number, whole, call.digest),
             source.flat.dtype,
             [
-                None if each is None else (each.address, each.memory if room else None)
+                None if each is None else (each.address, each.memory if written else None)
                 for each in (source, target, room)
             ],
             source.nbytes,

@@ -46,7 +46,7 @@ class Lines:
         self._inboxes: dict[int, _core.Memory] = {}
         self._turns = itertools.count()  # which rank to ask next
         self._topology: _core.Topology | None = None
-        self._hosts: list[int] = []  # by rank
+        self.hosts: list[int] = []  # by rank, from 0; known with the topology
 
     def connect(self, rank: int, deadline: Deadline, *, all_needed: bool) -> None:
         """Connects at the first use. all_needed: all ranks make the call. Raises TransferTimeout, PeerLost, EndedElsewhere."""
@@ -79,13 +79,13 @@ class Lines:
                     check_alike(membership.table, entry.table, membership.rank, rank)
                     place = entry.place
                 hosts.append(places.setdefault(place or f"rank {rank}", len(places)))
-            self._hosts = hosts
+            self.hosts = hosts
             self._go_by(rows_in(membership.table))
         assert self._topology is not None
         return self._topology
 
     def _go_by(self, rows: list[CoreRow]) -> None:
-        self._topology = _core.Topology(self._hosts, rows)
+        self._topology = _core.Topology(self.hosts, rows)
         self.core.settle(self._topology)
 
     def go_by(self, rows: Iterable[Row]) -> None:

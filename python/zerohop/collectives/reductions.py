@@ -101,7 +101,8 @@ def _in_stages(turn: Turn, out: Block | None, block: Block, reduction: Reduction
     longest, chunk, room, partners = turn.topology.plan(kind, turn.rank, root, whole)
     turn.connect(partners)
     on_host = block.on_host and (out is None or out.on_host)
-    if longest <= EAGER:
+    written = longest > EAGER
+    if not written:
         room = 0  # the engine has its own: it need not be registered
     step = whole if on_host else min(chunk, whole)
     scratch = turn.copier.kept_scratch(room + (0 if on_host else step), block)
@@ -121,6 +122,7 @@ def _in_stages(turn: Turn, out: Block | None, block: Block, reduction: Reduction
             _begin(scratch, room) if room else None,
             whole=whole,
             before=source.begin - block.begin,
+            written=written,
         )
         if target is not None and there is not None:
             turn.copy(target, there)

@@ -84,6 +84,7 @@ class Turn:
         *,
         whole: int,
         before: int,
+        written: bool,
     ) -> None:
         """As Exchange.run_stages()."""
         exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
@@ -95,6 +96,7 @@ class Turn:
             room,
             whole=whole,
             before=before,
+            written=written,
             proposes=self.proposes,
         )
         self.proposers.clear()
