@@ -104,12 +104,6 @@ zerohop.collectives.)");
             return self.listen(Deadline::after(Deadline::Seconds{0}), found);
           },
           "Whether a notification had arrived. Never blocks.")
-      .def(
-          "settle",
-          [](Lines& self, const engine::collective::Topology& topology) {
-            self.set_topology(topology);
-          },
-          py::arg("topology"), "For reductions: the same on all ranks.")
       .def("untaken", &untaken,
            "By rank: (kind, number, root, nbytes, dtype) of messages not consumed by a call.")
       .def("ring_off", &ring_off, py::arg("seconds"),

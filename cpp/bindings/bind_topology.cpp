@@ -13,8 +13,8 @@
 #include "bindings/exchange_handle.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
-#include "engine/collective/stages.hpp"
 #include "engine/collective/staged_reduction.hpp"
+#include "engine/collective/stages.hpp"
 
 namespace zerohop::bindings {
 namespace collective {
@@ -55,6 +55,10 @@ applies counts. Raises ValueError: there is none for some sizes.)")
            py::arg("host_of"), py::arg("table"))
       .def_property_readonly("hosts", &Topology::hosts)
       .def(
+          "settle",
+          [](const Topology& self, const LinesHandle& lines) { lines->set_topology(self); },
+          py::arg("lines"), "Reductions over these lines go by it.")
+      .def(
           "is_direct",
           [](const Topology& self, std::uint64_t nbytes) {
             return self.is_direct(self.algorithm(nbytes), nbytes);
@@ -65,12 +69,13 @@ applies counts. Raises ValueError: there is none for some sizes.)")
           [](const Topology& self, std::uint8_t kind, Rank rank, std::int32_t root,
              std::uint64_t nbytes) {
             const auto plan = engine::collective::plan_of(
-                self, {.rank = rank,
-                       .size = self.size(),
-                       .nbytes = nbytes,
-                       .has_result = root < 0 || rank == static_cast<Rank>(root),
-                       .prefixes = static_cast<Kind>(kind) == Kind::scan,
-                       .reduction = {.dtype = DType{kDTypeUInt, 8, 1}}},
+                self,
+                {.rank = rank,
+                 .size = self.size(),
+                 .nbytes = nbytes,
+                 .has_result = root < 0 || rank == static_cast<Rank>(root),
+                 .prefixes = static_cast<Kind>(kind) == Kind::scan,
+                 .reduction = {.dtype = DType{kDTypeUInt, 8, 1}}},
                 root);
             return std::tuple(plan.slice(), plan.chunk(), plan.room(), plan.partners());
           },

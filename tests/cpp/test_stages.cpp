@@ -1,5 +1,5 @@
-// Reductions in stages among ranks of several hosts, without a network: every rank's moves go to the
-// others at once.
+// Reductions in stages among ranks of several hosts, without a network: every rank's moves go to
+// the others at once.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -132,10 +132,20 @@ class Call {
   std::map<Key, std::vector<std::byte>> sent_;
 };
 
-const std::vector<Hosts> kLayouts{{0},          {0, 0},          {0, 1},          {0, 0, 0},
-                                  {0, 1, 2},    {0, 0, 1},       {0, 1, 1},       {0, 0, 1, 1},
-                                  {0, 1, 0, 1}, {0, 1, 2, 3, 4}, {0, 0, 0, 1, 1, 2},
-                                  {0, 0, 0, 1, 1, 1}, {0, 1, 2, 3, 4, 5, 6}, {7, 7, 5, 5, 3, 3, 1, 1, 9, 9}};
+const std::vector<Hosts> kLayouts{{0},
+                                  {0, 0},
+                                  {0, 1},
+                                  {0, 0, 0},
+                                  {0, 1, 2},
+                                  {0, 0, 1},
+                                  {0, 1, 1},
+                                  {0, 0, 1, 1},
+                                  {0, 1, 0, 1},
+                                  {0, 1, 2, 3, 4},
+                                  {0, 0, 0, 1, 1, 2},
+                                  {0, 0, 0, 1, 1, 1},
+                                  {0, 1, 2, 3, 4, 5, 6},
+                                  {7, 7, 5, 5, 3, 3, 1, 1, 9, 9}};
 
 template <typename Each>
 void for_all(Each&& each) {

@@ -47,7 +47,7 @@ def reduced_by_hosts(op, arrays, hosts, algorithm):
     return reduced(op, blocks, size)
 
 
-def expected(world, call, op, arrays):
+def as_the_table_has_it(world, call, op, arrays):
     """As the World's table has it. call: "all_reduce" or "reduce", which is never in pairs."""
     places = world._desk.lines.hosts
     hosts = [

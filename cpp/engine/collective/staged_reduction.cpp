@@ -165,8 +165,7 @@ void StagedReduction::combine(std::size_t stage, std::uint64_t piece,
                               std::span<const Move> arrived) {
   const Part& part = parts_[stage];
   const Range own = ranges(piece)[stage].own;
-  const Place mine =
-      part.first ? in(arrays_.from, piece, own.begin) : result(piece, own.begin);
+  const Place mine = part.first ? in(arrays_.from, piece, own.begin) : result(piece, own.begin);
   inputs_.assign(part.stage.from.size(), mine.bytes);
   for (const Move& each : arrived) {
     if (each.label.part != part_of(stage, piece)) continue;

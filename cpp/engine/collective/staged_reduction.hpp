@@ -1,9 +1,9 @@
 // A reduction of arrays in host memory, in stages: which moves it makes in each step.
 //
-// Arrays go in pieces, of which each is one stage behind the next: all stages are under way at once.
-// Slices of up to kEager come with their headers, stay in the caches, are combined in the inboxes,
-// and the arrays need no registration. Over a device and for large arrays, larger slices cost less,
-// which are written to registered memory.
+// Arrays go in pieces, of which each is one stage behind the next: all stages are under way at
+// once. Slices of up to kEager come with their headers, stay in the caches, are combined in the
+// inboxes, and the arrays need no registration. Over a device and for large arrays, larger slices
+// cost less, which are written to registered memory.
 #pragma once
 
 #include <cstddef>
@@ -47,8 +47,8 @@ class StagedReduction {
   // In host memory.
   struct Arrays {
     Array from;
-    Array to;                  // may be `from`; null: no result on this rank
-    Array room;                // of room() bytes
+    Array to;    // may be `from`; null: no result on this rank
+    Array room;  // of room() bytes
     std::uint64_t nbytes = 0;
     std::uint64_t before = 0;  // bytes of the call's array before these: whole chunks
   };
@@ -100,7 +100,7 @@ class StagedReduction {
   Terms terms_;
   Arrays arrays_;
   std::vector<Part> parts_;
-  std::size_t home_ = 0;                        // the first stage whose result this rank keeps
+  std::size_t home_ = 0;  // the first stage whose result this rank keeps
   std::uint64_t piece_most_ = 0, chunk_most_ = 0;
   std::uint64_t lead_ = 0;                      // steps by which a send is ahead of its receive
   std::uint64_t slots_ = 0, results_ = 0;       // of a slice each, in the room

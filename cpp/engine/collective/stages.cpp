@@ -139,7 +139,8 @@ Topology::Topology(std::span<const std::uint32_t> host_of, std::vector<Algorithm
   const auto of_any_size = [](const AlgorithmRow& row) { return row.nbytes == kAnyBytes; };
   if (size_ == 0 || std::ranges::none_of(rows_, of_any_size)) {
     throw std::invalid_argument(
-        "a table of algorithms must have a row for every number of hosts and ranks, and every size");
+        "a table of algorithms must have a row for every number of hosts and ranks, and every "
+        "size");
   }
 }
 
@@ -160,11 +161,10 @@ Stages Topology::stages(const Algorithm& algorithm, Rank rank, std::int32_t root
   for (Level& level : levels_of(by_host ? hosts_ : apart_, algorithm, root)) {
     const Stage& any = level.front();
     if (made.stages.empty() && any.sliced) made.shares = any.to.size();
-    const auto own = std::ranges::find_if(level, [&](const Stage& stage) {
-      return has(stage.from, rank) || has(stage.to, rank);
-    });
+    const auto own = std::ranges::find_if(
+        level, [&](const Stage& stage) { return has(stage.from, rank) || has(stage.to, rank); });
     made.stages.push_back(own == level.end() ? Stage{.from = {}, .to = {}, .combines = any.combines}
-                                              : std::move(*own));
+                                             : std::move(*own));
   }
   return made;
 }

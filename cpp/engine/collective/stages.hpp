@@ -4,8 +4,8 @@
 // By host: the ranks of each host combine theirs first, a slice each; then the n-th ranks of all
 // hosts, their lane, combine what they have. Within a group every rank combines a slice, and passes
 // it on to all (Rabenseifner: Optimization of collective reduction operations, 2004, with direct
-// exchanges), or pairs do so at growing distances (halving and doubling, as he has it; whole arrays:
-// recursive doubling).
+// exchanges), or pairs do so at growing distances (halving and doubling, as he has it; whole
+// arrays: recursive doubling).
 #pragma once
 
 #include <cstddef>

@@ -86,7 +86,7 @@ class Lines:
 
     def _go_by(self, rows: list[CoreRow]) -> None:
         self._topology = _core.Topology(self.hosts, rows)
-        self.core.settle(self._topology)
+        self._topology.settle(self.core)
 
     def go_by(self, rows: Iterable[Row]) -> None:
         """Another table, from now on: for measurements. All ranks call it between two calls; they know where all are."""
