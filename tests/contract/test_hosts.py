@@ -9,11 +9,14 @@ import signal
 import numpy as np
 import pytest
 import zerohop as zh
+from click.testing import CliRunner
 from support.attempt import LOST_WITHIN, Attempt, within
 from support.elsewhere import put_elsewhere
 from support.hosts import LAYOUTS, put_on_hosts, reduced_by_hosts, size_of
 from support.ranks import close, results, worlds
 from support.reduced import FACTOR, given, reduced, same
+from zerohop.bench import tune
+from zerohop.bench.command import bench
 from zerohop.collectives.lines import EAGER
 from zerohop.collectives.table import DEFAULT, VARIABLE, Row, read_table, write_table
 
@@ -171,6 +174,35 @@ def test_ranks_with_different_tables_are_told_the_difference(rank_threads, monke
         assert f"on rank {rank}, Row(" in error
         assert VARIABLE in error
     close(made)
+
+
+def tuned(world):
+    rows = tune.tuned(world, (8, 4 * EAGER, 1 << 20))
+    world.all_reduce(np.ones(1 << 18))
+    return rows
+
+
+@pytest.mark.parametrize("layout", ["2x2", "3x1"])
+def test_a_table_is_made_anew(rank_threads, monkeypatch, tmp_path, layout):
+    """The same on all ranks, for all sizes; other Worlds go by the default."""
+    monkeypatch.setattr(tune, "SECONDS", 1e-3)
+    put_on_hosts(monkeypatch, layout)
+    size, hosts = size_of(layout), len(LAYOUTS[layout])
+    first, *others = rank_threads(tuned, size)
+    assert others == [first] * (size - 1)
+    assert all(row[:2] == (hosts, size) for row in first)
+    assert [row.nbytes for row in first][-1] is None
+    write_table(tmp_path / "table.json", tune.table_with(first))
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "table.json"))
+    read = [Row(*row) for row in json.loads(read_table())]
+    assert set(read) == {*first, *DEFAULT}
+    assert read[0] == DEFAULT[0]  # of one host
+
+
+def test_tuning_needs_a_job(tmp_path):
+    made = CliRunner().invoke(bench, ["collectives", "--tune", str(tmp_path / "table.json")])
+    assert made.exit_code == 1
+    assert "start it on each of them, as in `torchrun" in made.output
 
 
 @pytest.mark.parametrize(
