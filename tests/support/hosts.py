@@ -20,9 +20,13 @@ def size_of(layout):
     return sum(map(len, LAYOUTS[layout]))
 
 
-def put_on_hosts(monkeypatch, layout):
-    host_of = {rank: str(host) for host in LAYOUTS[layout] for rank in host}
-    monkeypatch.setattr(membership, "place_of", host_of.get)
+def put_on_hosts(monkeypatch, layout=None):
+    """None: on one."""
+    if layout is None:
+        monkeypatch.setattr(membership, "place_of", lambda rank: "the only one")
+    else:
+        host_of = {rank: str(host) for host in LAYOUTS[layout] for rank in host}
+        monkeypatch.setattr(membership, "place_of", host_of.get)
     monkeypatch.setattr(Endpoint, "copies", property(lambda endpoint: True))
 
 

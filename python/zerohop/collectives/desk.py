@@ -112,7 +112,9 @@ class Desk:
         def run(call: Called, deadline: Deadline) -> None:
             turn = Turn(call, self.lines, self._copier, deadline, proposes)
             body(turn)
-            if proposes and len(turn.proposers) == turn.size - 1:
+            if proposes and turn.topology.hosts > 1:
+                self.gpus.decline("the ranks do not all copy from and to each other on one host")
+            elif proposes and len(turn.proposers) == turn.size - 1:
                 self.gpus.settle(turn, flats)
 
         dtype = flats[0].dtype if flats else ""
