@@ -104,10 +104,6 @@ zerohop.collectives.)");
             return self.listen(Deadline::after(Deadline::Seconds{0}), found);
           },
           "Whether a notification had arrived. Never blocks.")
-      .def(
-          "all_near", &Lines::all_near, py::arg("size"),
-          "Whether all other ranks of so many are on this host, and reached by p2p without checks: "
-          "then it is so on all ranks.")
       .def("untaken", &untaken,
            "By rank: (kind, number, root, nbytes, dtype) of messages not consumed by a call.")
       .def("ring_off", &ring_off, py::arg("seconds"),
@@ -211,42 +207,6 @@ Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
 
 namespace {
 
-using PlaceRow = std::tuple<Rank, Rank>;
-using ReductionRow = std::tuple<std::uint8_t, double>;
-using CallRow = std::tuple<std::uint8_t, std::int32_t, std::uint64_t, std::uint64_t, std::uint32_t>;
-using ArraysRow = std::tuple<std::uintptr_t, std::uintptr_t, std::uint64_t, std::uint64_t>;
-
-ExchangeHandle of_reduction(const EndpointHandle& endpoint, const LinesHandle& lines,
-                            const PlaceRow& place, const ReductionRow& reduction,
-                            const CallRow& label, const std::string& dtype, const ArraysRow& arrays,
-                            bool proposes) {
-  const auto [rank, size] = place;
-  const auto [op, factor] = reduction;
-  const auto [kind, root, number, whole, digest] = label;
-  const auto [from, to, nbytes, before] = arrays;
-  if (op == 0 || op >= engine::collective::kOpNames.size()) {
-    throw py::value_error("there is no such operation");
-  }
-  ExchangeHandle made{endpoint, lines};
-  made.exchange = std::make_unique<Exchange>(lines, proposes);
-  made.plan = std::make_unique<Plan>();
-  Plan& plan = *made.plan;
-  plan.make_steps({.rank = rank,
-                   .size = size,
-                   .root = root,
-                   .op = static_cast<engine::collective::Op>(op),
-                   .factor = factor},
-                  static_cast<Kind>(kind), DType::parse(dtype),
-                  {.from = reinterpret_cast<std::byte*>(from),
-                   .to = reinterpret_cast<std::byte*>(to),
-                   .nbytes = nbytes,
-                   .before = before},
-                  whole);
-  plan.number({.sends = number, .receives = number, .digest = digest});
-  made.exchange->begin(plan.sends, plan.receives, /*of_all=*/true);
-  return made;
-}
-
 void bind_exchanges(py::module_& m) {
   py::class_<ExchangeHandle>(m, "Exchange", R"(
 Sends blocks to some ranks while receiving from others. sends, receives: lists of (rank, address, nbytes,
@@ -266,15 +226,6 @@ one later. of_all: all ranks make the call. See zerohop.collectives.)")
            py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
            py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"),
            py::arg("proposes") = false)
-      .def_static("chunk_for_reductions", &SlicedReduce::chunk_for, py::arg("size"),
-                  "Bytes, for so many ranks.")
-      .def_static("of_reduction", &of_reduction, py::arg("endpoint"), py::arg("lines"),
-                  py::arg("place"), py::arg("reduction"), py::arg("label"), py::arg("dtype"),
-                  py::arg("arrays"), py::arg("proposes") = false, R"(
-The part of an all_reduce or a reduce that the arrays are. place: rank, and number of ranks. reduction: op, factor.
-label: kind, root, number of the call, bytes of its array, digest. arrays: addresses in host memory of the source and of
-the result (0: none on this rank), bytes, and bytes of the call's array before them: parts of an array are of
-chunk_for_reductions() bytes. Keep the arrays until it is complete.)")
       .def(
           "run",
           [](ExchangeHandle& self, double slice, double left) {
@@ -322,8 +273,6 @@ belong there). left: seconds that posting may wait.)")
       .def(
           "announce", [](const ExchangeHandle& self) { self.exchange->announce(); },
           "Announces large blocks to the receivers, once.");
-  // Bytes of an array that is reduced by of_reduction(), unless all ranks are near.
-  m.attr("Exchange").attr("MOST_IN_STEPS") = SlicedReduce::kMost;
 }
 
 }  // namespace

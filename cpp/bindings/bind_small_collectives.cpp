@@ -49,7 +49,8 @@ bool is_free(const Calls& self, const Plan& plan) {
   const auto met = [&](const Move& move) { return self.lines->find(move.rank) != nullptr; };
   return self.under_way == 0 && !self.log->is_over() && !self.endpoint->closed() &&
          self.endpoint->peek_notify(self.bell) == 0 && std::ranges::all_of(plan.sends, met) &&
-         std::ranges::all_of(plan.receives, met);
+         std::ranges::all_of(plan.receives, met) &&
+         std::ranges::all_of(plan.partners(), [&](Rank rank) { return self.lines->find(rank); });
 }
 
 Plan& next_plan(Calls& self) {
@@ -124,7 +125,7 @@ py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::hand
   Place place = self.place;
   place.op = static_cast<Op>(op);
   place.factor = factor;
-  place.near = self.lines->all_near(place.size);
+  place.topology = self.lines->topology();
   if (!root.is_none()) {
     const auto rank = rank_in(self, root);
     if (!rank) return py::none();

@@ -45,7 +45,8 @@ void Plan::begin(const Place& place, Kind kind) {
   receives.reserve(place.size);
   own_nbytes_ = 0;
   reduced_ = nullptr;
-  in_steps_ = false;
+  in_stages_ = false;
+  partners_.clear();
   call.kind = kind;
   call.op = place.op;
   call.root = place.root;
@@ -101,11 +102,11 @@ void Plan::number(const Number& number) {
 }
 
 bool Plan::next(std::span<const Move> arrived) {
-  if (!in_steps_) {
+  if (!in_stages_) {
     finish(arrived);
     return false;
   }
-  if (!steps_.next(sends, receives, arrived)) return false;
+  if (!stages_.next(sends, receives, arrived)) return false;
   for (auto* const moves : {&sends, &receives}) {
     for (Move& each : *moves) {
       const std::uint32_t part = each.label.part;
@@ -235,10 +236,14 @@ bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
   const auto blocks = cut(*from, scatters ? size : 1);
   if (!blocks) return false;
   const std::uint64_t nbytes = blocks->nbytes;
-  const bool large = call.kind == Kind::all_reduce ? !is_one_shot(size, nbytes)
-                                                   : call.kind == Kind::reduce && nbytes > kEager;
-  in_steps_ = large && (place_.near || nbytes <= SlicedReduce::kMost);
-  if (nbytes > kEager && !in_steps_) return false;
+  if (call.kind == Kind::all_reduce || call.kind == Kind::reduce) {
+    if (place_.topology == nullptr) return false;
+    const auto& algorithm = place_.topology->algorithm(nbytes);
+    in_stages_ = !place_.topology->is_direct(algorithm, nbytes);
+    if (in_stages_ && algorithm.slice > kEager) return false;
+  } else if (nbytes > kEager) {
+    return false;
+  }
   if (!engine::collective::why_no_reduction(call.op, from->dtype()).empty()) return false;
   const std::byte* const own = blocks->at(scatters ? rank : 0);
   if (reduces) {
@@ -252,9 +257,11 @@ bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
   block_nbytes_ = nbytes;
   call.nbytes = from->nbytes();
   if (reduces) set_out(to != nullptr ? target : source, result);
-  if (in_steps_) {
-    begin_steps(
-        {.from = from->begin(), .to = reduces ? result.begin() : nullptr, .nbytes = nbytes});
+  if (in_stages_) {
+    begin_stages(nbytes, {.from = {from->begin()},
+                          .to = {reduces ? result.begin() : nullptr},
+                          .room = {},
+                          .nbytes = nbytes});
     return true;
   }
   std::byte* room = reduces ? room_for((size - 1) * nbytes) : nullptr;
@@ -274,21 +281,30 @@ bool Plan::reduction(py::handle target, py::handle source, const HostArray* to,
   return true;
 }
 
-void Plan::begin_steps(SlicedReduce::Arrays arrays) {
-  arrays.room = room_for(SlicedReduce::room_for(place_.size));
-  steps_.begin({.rank = place_.rank, .size = place_.size, .root = place_.root},
-               {.op = call.op, .dtype = *named_, .factor = factor}, arrays);
+void Plan::begin_stages(std::uint64_t whole, engine::collective::StagedReduction::Arrays arrays) {
+  stages_ = engine::collective::plan_of(
+      *place_.topology,
+      {.rank = place_.rank,
+       .size = place_.size,
+       .nbytes = whole,
+       .has_result = arrays.to.bytes != nullptr,
+       .prefixes = call.kind == Kind::scan,
+       .reduction = {.op = call.op, .dtype = *named_, .factor = factor}},
+      place_.root);
+  partners_ = stages_.partners();
+  if (arrays.room.bytes == nullptr) arrays.room.bytes = room_for(stages_.room());
+  stages_.begin(std::move(arrays));
   next({});
 }
 
-void Plan::make_steps(const Place& place, Kind kind, const DType& dtype,
-                      SlicedReduce::Arrays arrays, std::uint64_t whole) {
+void Plan::make_stages(const Place& place, Kind kind, const DType& dtype,
+                       engine::collective::StagedReduction::Arrays arrays, std::uint64_t whole) {
   begin(place, kind);
-  in_steps_ = true;
+  in_stages_ = true;
   set_dtype(dtype);
   factor = place.factor;
   call.nbytes = whole;
-  begin_steps(arrays);
+  begin_stages(whole, std::move(arrays));
 }
 
 bool Plan::make(const engine::Endpoint& endpoint, const Place& place, Kind kind, py::handle target,

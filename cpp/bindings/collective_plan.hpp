@@ -1,5 +1,5 @@
 // Collective calls with host arrays: which bytes go where. Small arrays among a few ranks, and
-// reductions in steps.
+// reductions in stages.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "bindings/host_array.hpp"
-#include "bindings/sliced_reduce.hpp"
 #include "engine/collective/call_log.hpp"
 #include "engine/collective/exchange.hpp"
+#include "engine/collective/staged_reduction.hpp"
 
 namespace zerohop::bindings::collective {
 
@@ -24,7 +24,7 @@ struct Place {
   std::int32_t root = engine::collective::kNoRoot;
   engine::collective::Op op{};  // of a reduction
   double factor = 1;
-  bool near = false;  // see Lines::all_near
+  const engine::collective::Topology* topology = nullptr;
 };
 
 // The moves of one call, whose labels still lack its number and its digest, and what remains to be
@@ -40,10 +40,11 @@ class Plan {
   bool make_pair(const engine::Endpoint& endpoint, const Place& place,
                  std::optional<engine::collective::Rank> to, py::handle source,
                  std::optional<engine::collective::Rank> from, py::handle target);
-  // A reduction in steps, of arrays that the caller keeps. whole: bytes of the call's array, of
-  // which these are a part.
-  void make_steps(const Place& place, engine::collective::Kind kind, const DType& dtype,
-                  SlicedReduce::Arrays arrays, std::uint64_t whole);
+  // A reduction in stages, of arrays that the caller keeps. whole: bytes of the call's array, of
+  // which these are a part. Without room in the arrays, which are then not registered, the Plan has
+  // its own.
+  void make_stages(const Place& place, engine::collective::Kind kind, const DType& dtype,
+                   engine::collective::StagedReduction::Arrays arrays, std::uint64_t whole);
   // The call's identification for the other ranks.
   struct Number {
     std::uint64_t sends = 0, receives = 0;
@@ -57,6 +58,8 @@ class Plan {
   // The array that a move writes to, and the offset in it. It may be plain bytes.
   std::pair<py::object, std::uint64_t> place(const engine::collective::Move& receive) const;
   const DType& dtype() const { return *named_; }
+  // The ranks of later moves.
+  const std::vector<engine::collective::Rank>& partners() const noexcept { return partners_; }
   // Releases the program's arrays.
   void release() noexcept;
 
@@ -78,7 +81,7 @@ class Plan {
                                 Rank part = 0) const;
   void keep_own(const std::byte* source, std::byte* target, std::uint64_t nbytes);
   bool reduction(py::handle target, py::handle source, const HostArray* to, const HostArray* from);
-  void begin_steps(SlicedReduce::Arrays arrays);
+  void begin_stages(std::uint64_t whole, engine::collective::StagedReduction::Arrays arrays);
   std::byte* room_for(std::uint64_t nbytes);
   // Copies this rank's own block, or reduces what has arrived.
   void finish(std::span<const engine::collective::Move> arrived);
@@ -99,8 +102,9 @@ class Plan {
   std::byte* reduced_ = nullptr;  // null: none on this rank
   std::uint64_t block_nbytes_ = 0;
   py::object room_;  // a bytearray
-  bool in_steps_ = false;
-  SlicedReduce steps_;
+  bool in_stages_ = false;
+  engine::collective::StagedReduction stages_;
+  std::vector<engine::collective::Rank> partners_;
 };
 
 }  // namespace zerohop::bindings::collective

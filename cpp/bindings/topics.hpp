@@ -16,6 +16,7 @@ void bind_endpoint(pybind11::module_& m);
 void bind_async_waits(pybind11::module_& m);
 void bind_collective(pybind11::module_& m);  // after Endpoint
 void bind_exchange(pybind11::module_& m);
+void bind_topology(pybind11::module_& m);  // after Exchange and its Lines
 void bind_reduction(pybind11::module_& m);
 void bind_gpu_group(pybind11::module_& m);
 void bind_small_collectives(pybind11::module_& m);

@@ -45,11 +45,13 @@ __all__: list[str] = [
     "Route",
     "SendRequest",
     "SmallCollectives",
+    "Topology",
     "Transfer",
     "WC",
     "announce_exit",
     "ask",
     "available_memory",
+    "begin_reduction",
     "bench_memory_ping_pong",
     "bench_message_ping_pong",
     "bench_notify",
@@ -1703,10 +1705,6 @@ class Lines:
         """
         inbox: of INBOX bytes. messages: the first of these slots on that rank's board.
         """
-    def all_near(self, size: typing.SupportsInt | typing.SupportsIndex) -> bool:
-        """
-        Whether all other ranks of so many are on this host, and reached by p2p without checks: then it is so on all ranks.
-        """
     def has_news(self, rank: typing.SupportsInt | typing.SupportsIndex) -> bool:
         """
         Whether an unconsumed message has arrived.
@@ -1742,45 +1740,6 @@ class Exchange:
     access. The Memory is None for a block of at most EAGER bytes that a CPU can access; a receive may have to get
     one later. of_all: all ranks make the call. See zerohop.collectives.
     """
-
-    MOST_IN_STEPS: typing.ClassVar[int] = 1048576
-    @staticmethod
-    def chunk_for_reductions(size: typing.SupportsInt | typing.SupportsIndex) -> int:
-        """
-        Bytes, for so many ranks.
-        """
-    @staticmethod
-    def of_reduction(
-        endpoint: Endpoint,
-        lines: Lines,
-        place: tuple[
-            typing.SupportsInt | typing.SupportsIndex, typing.SupportsInt | typing.SupportsIndex
-        ],
-        reduction: tuple[
-            typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
-        ],
-        label: tuple[
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-        ],
-        dtype: str,
-        arrays: tuple[
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-            typing.SupportsInt | typing.SupportsIndex,
-        ],
-        proposes: bool = False,
-    ) -> Exchange:
-        """
-        The part of an all_reduce or a reduce that the arrays are. place: rank, and number of ranks. reduction: op, factor.
-        label: kind, root, number of the call, bytes of its array, digest. arrays: addresses in host memory of the source and of
-        the result (0: none on this rank), bytes, and bytes of the call's array before them: parts of an array are of
-        chunk_for_reductions() bytes. Keep the arrays until it is complete.
-        """
     def __init__(
         self,
         endpoint: Endpoint,
@@ -1840,6 +1799,49 @@ class Exchange:
         """
         Of the call, among those that all ranks make; 0 for send_recv and for calls that Python started.
         """
+
+class Topology:
+    """
+    Where the ranks of a World are, and how its reductions go. host_of: by rank, any number for each host. table: rows of (hosts,
+    ranks, nbytes: apply up to so many, None: to any; by_host, pairs, whole, slice: see zerohop.collectives.table); the first that
+    applies counts. Raises ValueError: there is none for some sizes.
+    """
+    def __init__(
+        self,
+        host_of: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        table: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex | None,
+                typing.SupportsInt | typing.SupportsIndex | None,
+                typing.SupportsInt | typing.SupportsIndex | None,
+                bool,
+                bool,
+                bool,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+    ) -> None: ...
+    def is_direct(self, nbytes: typing.SupportsInt | typing.SupportsIndex) -> bool:
+        """
+        Whether whole arrays go to all ranks that need them at once.
+        """
+    def plan(
+        self,
+        kind: typing.SupportsInt | typing.SupportsIndex,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        root: typing.SupportsInt | typing.SupportsIndex,
+        nbytes: typing.SupportsInt | typing.SupportsIndex,
+    ) -> tuple[int, int, int, list[int]]:
+        """
+        Of a reduction in stages: bytes of a slice, of a chunk, and of the room it needs, and the ranks to which this one has moves. root:
+        -1 for none.
+        """
+    def settle(self, lines: Lines) -> None:
+        """
+        Reductions over these lines go by it.
+        """
+    @property
+    def hosts(self) -> int: ...
 
 class GpuGroup:
     """
@@ -2079,6 +2081,35 @@ def ask(peer: Peer, name: str, now: bool = False) -> Inquiry:
 def available_memory(root: str = "") -> int:
     """
     Bytes that new allocations may take, by /proc and the control group below `root`.
+    """
+
+def begin_reduction(
+    endpoint: Endpoint,
+    lines: Lines,
+    rank: typing.SupportsInt | typing.SupportsIndex,
+    reduction: tuple[
+        typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
+    ],
+    call: tuple[
+        typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex,
+        typing.SupportsInt | typing.SupportsIndex,
+    ],
+    dtype: str,
+    arrays: collections.abc.Sequence[
+        tuple[typing.SupportsInt | typing.SupportsIndex, typing.Any] | None
+    ],
+    nbytes: typing.SupportsInt | typing.SupportsIndex,
+    before: typing.SupportsInt | typing.SupportsIndex,
+    proposes: bool = False,
+) -> Exchange:
+    """
+    The part of a reduction in stages that the arrays are: an Exchange. reduction: op, factor. call: kind, root, number, bytes of
+    its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address in host memory,
+    and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. nbytes: of the arrays; before: those of
+    the call's array before them: parts of an array are of Topology.plan()'s chunks. Keep the arrays until it is complete.
     """
 
 def bench_memory_ping_pong(

@@ -173,6 +173,8 @@ class Endpoint(_core.Endpoint):
         if _is_before_logging:
             logs.outlive_endpoints()
         logs.start()
+        values = chosen(knobs, defaults=_defaults_with(wrong))
+        self._copies = values["p2p"] == 1 and values["integrity"] == 0
         try:
             super().__init__(
                 device=devices,
@@ -181,7 +183,7 @@ class Endpoint(_core.Endpoint):
                 spin=spin,
                 host=host,
                 registration=registration,
-                knobs=chosen(knobs, defaults=_defaults_with(wrong)),
+                knobs=values,
                 nearest=nearest_rails(devices),
                 preferred=preferred,
                 preference=preference,
@@ -195,6 +197,11 @@ class Endpoint(_core.Endpoint):
         _open.add(self)
         if place is not None:
             self._expose(place)
+
+    @property
+    def copies(self) -> bool:
+        """Whether memory is copied between it and like Endpoints of this host without a device, and without checks."""
+        return self._copies
 
     def _expose(self, place: Place) -> None:
         from zerohop.observe.exposure import expose  # http.server, which few programs need

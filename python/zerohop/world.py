@@ -26,6 +26,7 @@ from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
 from zerohop.collectives import CollectiveCalls, Desk, ReductionCalls
 from zerohop.collectives.gpu_group import check_way
+from zerohop.collectives.table import read_table
 from zerohop.errors import Error, PeerLost
 from zerohop.segment import Segment
 
@@ -95,7 +96,7 @@ class World(CollectiveCalls, ReductionCalls):
         self._store = open_store(store)
         options = {"local_rank": self.local_rank, **options}
         self._options = {"gpu_collectives": gpu_collectives, **options}
-        self._begin(AllRanks(self._store, name, int(rank), int(size), options))
+        self._begin(AllRanks(self._store, name, int(rank), int(size), options, read_table()))
 
     def _begin(self, membership: Membership) -> None:
         self._membership, self.endpoint = membership, membership.endpoint

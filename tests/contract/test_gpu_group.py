@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import zerohop as zh
 from support.attempt import Attempt
+from support.hosts import put_on_hosts
 from support.ranks import close, results, worlds
 from zerohop import _core
 from zerohop._world.history import KINDS
@@ -58,6 +59,7 @@ def ranks(rank_threads, stand_in, monkeypatch):
     from zerohop.collectives.desk import Desk
 
     monkeypatch.setattr(Desk, "at_once", lambda *_: None)
+    put_on_hosts(monkeypatch)
     made = []
 
     def make(size, **options):
@@ -141,6 +143,14 @@ def test_a_rank_with_an_array_of_the_host_puts_the_decision_off(ranks, stand_in)
     assert not any(world.has_gpu_kernels for world in made)
     results([Attempt(first, world) for world in made])
     assert all(world.has_gpu_kernels for world in made)
+
+
+def test_ranks_of_several_hosts_have_no_group(ranks, monkeypatch):
+    why = "the ranks do not all copy from and to each other on one host"
+    put_on_hosts(monkeypatch, "2x2")
+    made = ranks(4)
+    results([Attempt(first, world) for world in made])
+    assert {world.gpu_collectives for world in made} == {f"messages: {why}"}
 
 
 def test_a_rank_that_cannot_be_reached_decides_for_all(ranks, monkeypatch):

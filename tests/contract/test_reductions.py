@@ -5,40 +5,15 @@ import pytest
 import zerohop as zh
 from support.attempt import Attempt
 from support.elsewhere import put_elsewhere
+from support.hosts import as_the_table_has_it
 from support.ranks import close, results, worlds
-from support.reduced import COMPLEX, FACTOR, HALVES, INTEGERS, OPS, reduced
+from support.reduced import FACTOR, HALVES, OPS, given, reduced, same
 from zerohop import _core
 from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.lines import EAGER
 
 PIECE = 1 << 20  # for these tests
-
-
-def given(rank, count, dtype, number=0):
-    random = np.random.default_rng(1000 * number + rank)
-    kind = np.dtype(HALVES.get(dtype, dtype))
-    if dtype == "bool":
-        return random.integers(0, 2, count).astype(bool)
-    if dtype in INTEGERS:
-        return random.integers(0, 256, (count, kind.itemsize), np.uint8).view(kind)[:, 0] * (
-            random.integers(0, 3, count) > 0
-        ).astype(kind)
-    values = random.standard_normal(count) * np.exp2(random.integers(-8, 8, count))
-    if dtype in COMPLEX:
-        values = values + 1j * random.standard_normal(count)
-    return np.where(random.integers(0, 3, count) > 0, values, 0).astype(kind)
-
-
-def same(came, expected, what):
-    assert came.dtype == expected.dtype
-    width = came.dtype.itemsize
-    wrong = np.flatnonzero(
-        (came.view(np.uint8) != expected.view(np.uint8)).reshape(-1, width).any(axis=1)
-    )
-    assert not len(wrong), (
-        f"{what}: {len(wrong)} of {len(came)}: {came[wrong[0]]!r}, not {expected[wrong[0]]!r}"
-    )
 
 
 def every_call(world, op, dtype, count, number=0):
@@ -50,15 +25,16 @@ def every_call(world, op, dtype, count, number=0):
 
     here = arrays[rank].copy()
     assert world.all_reduce(here, op, **more).done
-    same(here, everything, f"all_reduce, {what}")
+    same(here, as_the_table_has_it(world, "all_reduce", op, arrays), f"all_reduce, {what}")
     out, here = np.zeros_like(here), arrays[rank].copy()
     world.all_reduce(here, op, out=out, **more)
-    same(out, everything, f"all_reduce to out, {what}")
+    same(out, as_the_table_has_it(world, "all_reduce", op, arrays), f"all_reduce to out, {what}")
     same(here, arrays[rank], f"input of all_reduce, {what}")
 
     root = number % size
     world.reduce(here, root, op, **more)
-    same(here, everything if rank == root else arrays[rank], f"reduce, {what}")
+    combined = as_the_table_has_it(world, "reduce", op, arrays)
+    same(here, combined if rank == root else arrays[rank], f"reduce, {what}")
 
     if op != "avg":
         here = arrays[rank].copy()

@@ -22,7 +22,7 @@ from support.numba_linker import linked
 from support.nvcc import compiles, nvcc
 from support.pages import saved, snippet, text
 from support.program import run
-from zerohop._endpoint.knobs import KEYWORDS, KNOBS
+from zerohop._endpoint.knobs import KEYWORDS, KNOBS, OF_WORLDS
 
 
 def python(code: str, *arguments: str, cwd: Path) -> subprocess.Popen[str]:
@@ -104,7 +104,7 @@ def test_knobs_are_the_ones_that_the_code_reads(repository):
     listed = re.findall(r"^\| `(ZEROHOP_\w+)`", text("docs/knobs.md"), re.MULTILINE)
     assert listed[: len(read)] == [f"ZEROHOP_{name.upper()}" for name in KEYWORDS if name != "name"]
     assert set(listed[: len(read)]) == read
-    assert listed[len(read) :] == [knob.variable for knob in KNOBS]
+    assert listed[len(read) :] == [*(knob.variable for knob in KNOBS), *OF_WORLDS]
 
 
 def test_knobs_are_listed_as_they_are():

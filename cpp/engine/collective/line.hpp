@@ -58,9 +58,6 @@ class Line {
   Line(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, const Slots& slots);
 
   Rank rank() const noexcept { return rank_; }
-  // Whether the two ranks copy from and to each other on one host, without checks. Both know it
-  // since they are connected.
-  bool is_near() const noexcept { return peer_->neighbour() != nullptr && !peer_->checks().on(); }
   const Memory& inbox() const noexcept { return inbox_; }
   // checked: the two ends compare the data (integrity=1).
   void meet(RemoteMemory inbox, bool checked);

@@ -43,10 +43,7 @@ Line& Lines::add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, std::uint3
   const Line::Slots there{messages + rank_, messages + slots_.each + rank_};
   auto line = std::make_unique<Line>(rank, std::move(peer), std::move(inbox), there);
   if (rank >= lines_.size()) lines_.resize(std::size_t{rank} + 1);
-  if (!lines_[rank]) {
-    if (line->is_near()) ++near_;
-    lines_[rank] = std::move(line);
-  }
+  if (!lines_[rank]) lines_[rank] = std::move(line);
   over_.reserve(lines_.size());
   return *lines_[rank];
 }

@@ -12,6 +12,7 @@
 
 #include "base/deadline.hpp"
 #include "engine/collective/line.hpp"
+#include "engine/collective/stages.hpp"
 #include "engine/core/endpoint.hpp"
 
 namespace zerohop::engine::collective {
@@ -83,9 +84,9 @@ class Lines {
   Line& add(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, std::uint32_t messages);
   Line* find(Rank rank) const noexcept;  // null: none
   Line& at(Rank rank) const;             // throws std::out_of_range
-  // Whether all other ranks of `size` are on this host, and copy from and to each other without
-  // checks: then it is so on all ranks.
-  bool all_near(Rank size) const noexcept { return near_ + 1 == size; }
+  // Null: not known yet.
+  const Topology* topology() const noexcept { return topology_ ? &*topology_ : nullptr; }
+  void set_topology(Topology topology) { topology_.emplace(std::move(topology)); }
   // By rank; null: none.
   const std::vector<std::unique_ptr<Line>>& all() const noexcept { return lines_; }
   Outbox& outbox();
@@ -104,7 +105,7 @@ class Lines {
   const Slots slots_;
   std::atomic_flag in_use_;
   std::vector<std::unique_ptr<Line>> lines_;
-  Rank near_ = 0;  // how many
+  std::optional<Topology> topology_;
   std::vector<Line*> over_;
   std::vector<Endpoint::Notified> taken_;  // filled by listen(); a member to keep its capacity
   std::unique_ptr<Outbox> outbox_;         // created when first needed

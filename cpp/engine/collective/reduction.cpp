@@ -32,7 +32,7 @@ template <typename Element, Op op>
                                               std::uint64_t count) {
   using Stored = typename Element::Stored;
   using Sum = typename Element::Sum;
-  const auto ranks = static_cast<unsigned>(in.size());
+  const auto ranks = reduction.ranks > 0 ? reduction.ranks : static_cast<unsigned>(in.size());
   const double factor = reduction.factor;
   const auto store = [&](std::byte* to, std::uint64_t i, Sum sum) {
     const Stored stored = Element::store(last_of<op>(sum, ranks, factor));

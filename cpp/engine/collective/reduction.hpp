@@ -17,7 +17,8 @@ inline constexpr auto& kOpNames = kReduceOpNames;
 struct Reduction {
   Op op = Op::sum;
   DType dtype;
-  double factor = 1;  // of premul_sum
+  double factor = 1;   // of premul_sum
+  unsigned ranks = 0;  // whose blocks have been combined, for avg; 0: as many as there are arrays
 };
 
 // Why the operation does not exist for that type; empty: it does.

@@ -233,6 +233,7 @@ VARIABLES = (
     *(f"ZEROHOP_{word.upper()}" for word in KEYWORDS if word != "name"),
     *(knob.variable for knob in KNOBS),
 )
+OF_WORLDS = ("ZEROHOP_COLLECTIVES",)
 _PREFIX = "ZEROHOP_"
 _OF_TESTS = ("ZEROHOP_TEST_", "ZEROHOP_GPU_ROWS")
 
@@ -242,7 +243,9 @@ def misspelt(environment: Mapping[str, str]) -> dict[str, str]:
     found = [
         name
         for name in sorted(environment)
-        if name.startswith(_PREFIX) and name not in VARIABLES and not name.startswith(_OF_TESTS)
+        if name.startswith(_PREFIX)
+        and name not in (*VARIABLES, *OF_WORLDS)
+        and not name.startswith(_OF_TESTS)
     ]
     if not found:
         return {}

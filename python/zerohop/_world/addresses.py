@@ -16,19 +16,21 @@ from zerohop.errors import Error, TransferTimeout
 
 
 class Addresses:
-    """name: name of the World; rank, size: this process's."""
+    """name: name of the World; rank, size: this process's; place, table: of its Entry."""
 
-    def __init__(self, store: Store, name: str, rank: int, size: int) -> None:
+    def __init__(
+        self, store: Store, name: str, rank: int, size: int, place: str = "", table: str = ""
+    ) -> None:
         self._store, self._prefix = store, f"zerohop/{name}"
         self._what = f"World {name!r} in {store!r}"
-        self._rank, self._own = rank, Entry(b"", size)
+        self._rank, self._own = rank, Entry(b"", size, place=place, table=table)
         self._run = open_run(store, self._prefix)
         self._answers = Answers(store)
         self._over = False  # this rank has left
 
     def publish(self, address: bytes, timeout: float) -> None:
         """Joins a run, as World describes. Raises Error, ValueError."""
-        self._own = Entry(address, self._own.size)
+        self._own = replace(self._own, address=address)
         self._run.join(self._rank, self._own, timeout)
 
     def wait(self, rank: int, end: float) -> tuple[Entry, Lead]:

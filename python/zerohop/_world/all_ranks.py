@@ -14,6 +14,7 @@ from typing import Any
 from zerohop import _core
 from zerohop._world.addresses import Addresses
 from zerohop._world.deadline import Deadline, looks
+from zerohop._world.entries import Entry, place_of
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.membership import Membership, without_fault
@@ -21,22 +22,29 @@ from zerohop._world.notifications import Landings, SlotRanges, Slots
 from zerohop._world.splits import Splits
 from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
-from zerohop.errors import AuthenticationError, PeerLost, TransferTimeout
+from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
 
 _JOIN = 1.0  # least seconds to join the others
 _RARELY = 10  # a check that found nobody is repeated after this multiple of its duration
 
 
 class AllRanks(Membership):
-    """name: name of the World; options: keywords of the Endpoint."""
+    """name: name of the World; options: keywords of the Endpoint; table: of its Entry."""
 
     def __init__(
-        self, store: Store, name: str, rank: int, size: int, options: Mapping[str, Any]
+        self,
+        store: Store,
+        name: str,
+        rank: int,
+        size: int,
+        options: Mapping[str, Any],
+        table: str,
     ) -> None:
-        self._addresses = Addresses(store, name, rank, size)
-        self._options = options
+        self._options, self.table = options, table
         who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
         endpoint, slots = Endpoint(name=who, **options), Slots.at_the_end(size)
+        self.place = place_of(rank) if endpoint.copies else ""
+        self._addresses = Addresses(store, name, rank, size, self.place, table)
         super().__init__(endpoint, name, rank, size, slots)
         self.ranges = SlotRanges(slots.first)
         self._splits = Splits(self.ranges)
@@ -66,6 +74,13 @@ class AllRanks(Membership):
 
     def context_at(self, rank: int) -> int:
         return 0
+
+    def entry(self, rank: int, deadline: Deadline) -> Entry:
+        self.check_open()
+        try:
+            return self._addresses.wait(rank, deadline.end)[0]
+        except (Error, OSError) as error:
+            raise self.named(error, rank) if isinstance(error, Error) else error from None
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         return self._splits.make(self, ranks, name)

@@ -12,7 +12,16 @@ from pathlib import Path
 from zerohop import _core
 from zerohop.errors import ProtocolError
 
-_KINDS = {"size": int, "run": str, "host": str, "left": str, "pid": int, "boot": str}
+_KINDS = {
+    "size": int,
+    "run": str,
+    "host": str,
+    "left": str,
+    "pid": int,
+    "boot": str,
+    "place": str,
+    "table": str,
+}
 
 
 def _shown(text: str) -> str:
@@ -28,6 +37,15 @@ def boot_id() -> str:
         return socket.gethostname()
 
 
+def place_of(rank: int) -> str:
+    """Where this process runs, as far as it copies to other processes: a host, a network (for their sockets), a user."""
+    try:
+        network = os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        network = 0
+    return f"{boot_id()}/{network}/{os.geteuid()}"
+
+
 @dataclass(frozen=True)
 class Entry:
     address: bytes  # of its Endpoint; it contains a secret
@@ -37,6 +55,8 @@ class Entry:
     left: str = ""  # why it left, if it reported that
     pid: int = field(default_factory=os.getpid)
     boot: str = field(default_factory=boot_id)
+    place: str = ""  # ranks of the same one copy from and to each other; "": there is no other
+    table: str = ""  # of the algorithms of collectives; "": the default
 
     @property
     def who(self) -> str:

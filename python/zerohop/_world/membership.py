@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from zerohop import _core
 from zerohop._endpoint.numbers import seconds, whole
 from zerohop._world.deadline import Deadline
+from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import FailureReports
 from zerohop._world.history import History
 from zerohop._world.notifications import Slots
@@ -21,10 +22,12 @@ if TYPE_CHECKING:
 
 
 class Membership:
-    """name: of the World. slots: of this rank."""
+    """name: of the World. slots: of this rank. place, table: of its Entry."""
 
     reports: FailureReports
     history: History
+    place: str
+    table: str
 
     def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots) -> None:
         self.endpoint, self.name, self.rank, self.size = endpoint, name, rank, size
@@ -57,6 +60,10 @@ class Membership:
 
     def context_at(self, rank: int) -> int:
         """Of messages to that rank, which is connected."""
+        raise NotImplementedError
+
+    def entry(self, rank: int, deadline: Deadline) -> Entry:
+        """Of another rank, in the store. Raises TransferTimeout, Error."""
         raise NotImplementedError
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:

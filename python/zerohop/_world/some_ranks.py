@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
+from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.holdings import Holdings
@@ -35,6 +36,7 @@ class SomeRanks(Membership):
     ) -> None:
         super().__init__(whole.endpoint, name, ranks.index(whole.rank), len(ranks), slots)
         self._whole, self._ranks = whole, ranks
+        self.place, self.table = whole.place, whole.table
         self._has_left, self._left_here = False, left
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
@@ -82,6 +84,9 @@ class SomeRanks(Membership):
 
     def context_at(self, rank: int) -> int:
         return self._far_seats[rank].context
+
+    def entry(self, rank: int, deadline: Deadline) -> Entry:
+        return self._whole.entry(self._ranks[rank], deadline)
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         self.check_open()

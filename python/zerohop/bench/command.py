@@ -210,7 +210,11 @@ def _add(name: str, command: Command) -> None:
         "--json", "json_path", type=file, callback=check_file, help="Write all rows to this file."
     )
     @device_option
-    def run(everything_placed: bool, **options: Any) -> None:
+    def run(everything_placed: bool, tune_path: Path | None = None, **options: Any) -> None:
+        if tune_path is not None:
+            from zerohop.bench import tune
+
+            return tune.run(options["device"], tune_path, quick=options["quick"])
         from rich.console import Console
 
         from zerohop.bench.plan import Options
@@ -221,6 +225,9 @@ def _add(name: str, command: Command) -> None:
         made = Options(placements=placements, everything_placed=everything_placed, **options)
         click.get_current_context().exit(0 if run_suite(suite.make, made, Console()) else 1)
 
+    if name == "collectives":
+        said = "Find the best algorithms for the ranks of this job, which all run this, and write their table to this file."
+        run.params.append(click.Option(["--tune", "tune_path"], type=file, help=said))
     if name == "gda":
         said = "Also show where the rings of a kernel's queue pair can lie."
         run.params.append(click.Option(["--rings"], is_flag=True, help=said))

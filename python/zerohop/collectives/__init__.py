@@ -6,7 +6,7 @@ A keyword, instead of a second set of names like MPI's Ibcast next to Bcast, kee
 order: collectives run one after the other in the order of their calls, whether waited for or not, so a later call never
 overtakes. Both cases return an object, so code can use either.
 
-Data transfer: exchange.py and cpp/engine/collective. Communication patterns: algorithms.py, reductions.py. Failures and the other
+Data transfer: exchange.py and cpp/engine/collective. Communication patterns: algorithms.py, reductions.py, and across hosts table.py. Failures and the other
 ranks: zerohop/_world/ending.py.
 """
 

@@ -21,7 +21,7 @@ class CollectiveCalls:
     of arrays, one per rank, or one array that is split along its first axis: evenly, or into `counts` rows (the "v"
     calls of MPI). Memory that is written must not overlap with other memory of the call, except that the own block of a
     rank may lie at its destination. A rank keeps 257 KiB of registered memory for each rank that it communicates with, and for
-    reductions as much as one has taken, at most 16 MiB.
+    reductions as much as one has taken: a few MiB, and 64 MiB more for large arrays of GPUs that go across hosts.
 
     Each returns a Collective. wait: False runs it in the background, after earlier calls; the arrays belong to it
     until ``.wait()`` has returned. timeout: seconds, for the whole call; default: the Endpoint's. stream: a GPU stream that the

@@ -42,10 +42,10 @@ class Desk:
     def __init__(self, membership: Membership, ending: Ending, gpus: str = "auto") -> None:
         self.gpus = GpuGroup(membership, gpus)
         self._membership = membership
-        self._lines, self._copier = Lines(membership, ending), Copier(membership)
+        self.lines, self._copier = Lines(membership, ending), Copier(membership)
         self._calls = _core.SmallCollectives(
             membership.endpoint,
-            self._lines.core,
+            self.lines.core,
             membership.history.log,
             membership.rank,
             membership.size,
@@ -56,7 +56,7 @@ class Desk:
                 for kind in KINDS
             ],
         )
-        self._order = Order(self._lines, ending, self._calls)
+        self._order = Order(self.lines, ending, self._calls)
 
     def rank(self, rank: int, what: str = "root") -> int:
         """Checks a rank. what: the argument's name. Raises IndexError, TypeError."""
@@ -108,9 +108,11 @@ class Desk:
         proposes = kind in _HEARD_BY_ALL and self.gpus.proposes(flats)
 
         def run(call: Called, deadline: Deadline) -> None:
-            turn = Turn(call, self._lines, self._copier, deadline, proposes)
+            turn = Turn(call, self.lines, self._copier, deadline, proposes)
             body(turn)
-            if proposes and len(turn.proposers) == turn.size - 1:
+            if proposes and turn.topology.hosts > 1:
+                self.gpus.decline("the ranks do not all copy from and to each other on one host")
+            elif proposes and len(turn.proposers) == turn.size - 1:
                 self.gpus.settle(turn, flats)
 
         dtype = flats[0].dtype if flats else ""
@@ -180,7 +182,7 @@ class Desk:
 
         def body(deadline: Deadline) -> None:
             assert exchange is not None
-            Exchange(kind, self._lines, self._copier, deadline).go_on_with(exchange, stop)
+            Exchange(kind, self.lines, self._copier, deadline).go_on_with(exchange, stop)
 
         try:
             exchange = self._calls.stopped()

@@ -63,30 +63,37 @@ class Exchange:
         self._go_on()
         return self._exchange.proposers()
 
-    def run_steps(
+    def run_stages(
         self,
         call: Called,
         reduction: tuple[int, float],
         source: Block,
         target: Block | None,
+        room: Block | None,
         *,
         whole: int,
         before: int,
+        written: bool,
         proposes: bool,
     ) -> list[int]:
-        """A part of a reduction, in host memory. whole: bytes of the call's array; before: those before this part.
+        """A part of a reduction, in host memory. written: slices are, to registered memory, which the room then is, too.
 
-        Otherwise as run().
+        whole: bytes of the call's array; before: those before this part. Otherwise as run().
         """
         membership = self._lines.membership
-        self._exchange = _core.Exchange.of_reduction(
+        self._exchange = _core.begin_reduction(
             membership.endpoint,
             self._lines.core,
-            (membership.rank, membership.size),
+            membership.rank,
             reduction,
             (KINDS.index(call.kind), call.root, call.number, whole, call.digest),
             source.flat.dtype,
-            (source.address, target.address if target else 0, source.nbytes, before),
+            [
+                None if each is None else (each.address, each.memory if written else None)
+                for each in (source, target, room)
+            ],
+            source.nbytes,
+            before,
             proposes,
         )
         self._go_on()

@@ -114,6 +114,12 @@ class GpuGroup:
             if self._group is None:
                 self._arena = None
 
+    def decline(self, why: str) -> None:
+        """There will be no group, as all ranks know. Raises RouteUnavailable where kernels were demanded."""
+        self._why, self._settled = why, True
+        if self._wanted == "kernels":
+            raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {why}')
+
     def _settle(self, turn: Turn, device: str) -> None:
         offer = self._offer(device, turn.deadline)
         offers = [_Offer(*json.loads(note)) for note in _exchange(turn, json.dumps(offer), 0)]
@@ -126,12 +132,10 @@ class GpuGroup:
                 why = str(error)
         found = _exchange(turn, why, 1)
         reasons = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
-        if not reasons:
+        if reasons:
+            self.decline(reasons[0])
+        else:
             self._group, self.device = group, device
-            return
-        self._why = reasons[0]
-        if self._wanted == "kernels":
-            raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {self._why}')
 
     def _offer(self, device: str, deadline: Deadline) -> _Offer:
         membership = self._membership

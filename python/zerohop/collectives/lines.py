@@ -6,15 +6,17 @@ The messages are in C++ (_core.Lines, _core.Exchange).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._world.deadline import SLICE, Deadline
 from zerohop._world.ending import EndedElsewhere, Ending, Mismatch
+from zerohop._world.entries import Entry
 from zerohop._world.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
 from zerohop._world.membership import who_has
+from zerohop.collectives.table import CoreRow, Row, check_alike, rows_in
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
@@ -42,6 +44,8 @@ class Lines:
         self._peers: dict[int, _core.Peer] = {}
         self._inboxes: dict[int, _core.Memory] = {}
         self._turns = itertools.count()  # which rank to ask next
+        self._topology: _core.Topology | None = None
+        self.hosts: list[int] = []  # by rank, from 0; known with the topology
 
     def connect(self, rank: int, deadline: Deadline, *, all_needed: bool) -> None:
         """Connects at the first use. all_needed: all ranks make the call. Raises TransferTimeout, PeerLost, EndedElsewhere."""
@@ -60,6 +64,41 @@ class Lines:
         self.core.add(rank, peer, inbox, membership.slots_at(rank).first)
         self._peers[rank], self._inboxes[rank] = peer, inbox
         membership.share(_inbox_name(membership.name, rank, membership.rank), inbox)
+
+    def topology(self, deadline: Deadline, *, all_needed: bool = True) -> _core.Topology:
+        """Where all ranks are, from their entries in the store. Raises like connect(), and ValueError: they have different tables."""
+        if self._topology is None:
+            membership = self.membership
+            places: dict[str, int] = {}
+            hosts = []
+            for rank in range(membership.size):
+                place = membership.place
+                if rank != membership.rank:
+                    entry = self._entry(rank, deadline, all_needed=all_needed)
+                    check_alike(membership.table, entry.table, membership.rank, rank)
+                    place = entry.place
+                hosts.append(places.setdefault(place or f"rank {rank}", len(places)))
+            self.hosts = hosts
+            self._go_by(rows_in(membership.table))
+        assert self._topology is not None
+        return self._topology
+
+    def _go_by(self, rows: list[CoreRow]) -> None:
+        self._topology = _core.Topology(self.hosts, rows)
+        self._topology.settle(self.core)
+
+    def go_by(self, rows: Iterable[Row]) -> None:
+        """Another table, from now on: for measurements. All ranks call it between two calls; they know where all are."""
+        self._go_by([row.for_core() for row in rows])
+
+    def _entry(self, rank: int, deadline: Deadline, *, all_needed: bool) -> Entry:
+        while True:
+            try:
+                return self.membership.entry(rank, Deadline(min(_STEP, deadline.left)))
+            except TransferTimeout:
+                self.check((), all_needed=all_needed)
+                if deadline.passed:
+                    raise
 
     def meet(
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool

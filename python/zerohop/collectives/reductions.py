@@ -1,7 +1,7 @@
 """Reductions of blocks: which rank reduces what, and in which order.
 
-Wherever a block is reduced, the blocks of all ranks are there, and are reduced in the order of ranks. So the result depends on
-nothing else: it is the same on all ranks, and in every run, bit for bit.
+Blocks are combined in the order of ranks, or across hosts in the order that the World's table of algorithms gives (table.py). So the
+result depends on nothing else: it is the same on all ranks, and in every run, bit for bit.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from zerohop import _core
+from zerohop._world.history import KINDS
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.lines import EAGER
 from zerohop.collectives.turn import FEW, Turn
@@ -68,51 +69,17 @@ def _copied(turn: Turn, target: Block, source: Block) -> Block:
 
 
 def all_reduce(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
-    """Small arrays go to all ranks, each of which reduces all. Of large ones each rank reduces a part."""
-    if _is_one_shot(turn.size, block.nbytes):
+    """Small arrays go to all ranks, each of which reduces all; of large ones each rank reduces a part."""
+    if turn.topology.is_direct(block.nbytes):
         _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, reduction)
-    elif _goes_in_steps(turn, block.nbytes):
-        _in_steps(turn, out, block, reduction)
     else:
-        _by_slices(turn, out, block, reduction, range(turn.size))
-
-
-def _is_one_shot(size: int, nbytes: int) -> bool:
-    """As in cpp/bindings/sliced_reduce.hpp."""
-    return size <= FEW and nbytes <= EAGER and (size - 1) * nbytes <= 2 * EAGER
-
-
-def _goes_in_steps(turn: Turn, nbytes: int) -> bool:
-    """As in cpp/bindings/collective_plan.cpp: other ranks may take that path for the same call."""
-    for other in turn.others:
-        turn.lines.connect(other, turn.deadline, all_needed=True)
-    return nbytes <= _core.Exchange.MOST_IN_STEPS or turn.lines.core.all_near(turn.size)
-
-
-def _in_steps(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
-    """By cpp/bindings/sliced_reduce.hpp, in host memory: arrays of a GPU go there and back in pieces."""
-    whole = block.nbytes
-    on_host = block.on_host and (out is None or out.on_host)
-    step = whole if on_host else _core.Exchange.chunk_for_reductions(turn.size)
-    scratch = None if on_host else turn.copier.kept_scratch(min(step, whole), block)
-    sources = block.pieces(step)
-    targets = [None] * len(sources) if out is None else out.pieces(step)
-    for source, target in zip(sources, targets, strict=True):
-        between = None if scratch is None else _begin(scratch, source.nbytes)
-        here = source if between is None or source.on_host else _copied(turn, between, source)
-        there = target if target is None or target.on_host else between
-        turn.reduce(reduction, here, there, whole=whole, before=source.begin - block.begin)
-        if target is not None and there is not None:
-            turn.copy(target, there)
+        _in_stages(turn, out, block, reduction)
 
 
 def reduce(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
     """out: on the root."""
-    if turn.size > FEW or block.nbytes > EAGER:
-        if _goes_in_steps(turn, block.nbytes):
-            _in_steps(turn, out, block, reduction)
-        else:
-            _by_slices(turn, out, block, reduction, [turn.root])
+    if not turn.topology.is_direct(block.nbytes):
+        _in_stages(turn, out, block, reduction)
     elif turn.rank == turn.root:
         _direct(turn, {}, turn.others, block, out, reduction)
     else:
@@ -122,10 +89,43 @@ def reduce(turn: Turn, out: Block | None, block: Block, reduction: Reduction) ->
 def scan(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
     """Rank r gets the reduction of ranks 0 to r (MPI_Scan)."""
     if turn.size > FEW or block.nbytes > EAGER:
-        _by_slices(turn, out, block, reduction, range(turn.size), prefixes=True)
+        _in_stages(turn, out, block, reduction)
     else:
         later = dict.fromkeys(range(turn.rank + 1, turn.size), block)
         _direct(turn, later, range(turn.rank), block, out, reduction)
+
+
+def _in_stages(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
+    """By cpp/engine/collective/staged_reduction.hpp, in host memory: arrays of a GPU go there and back in chunks."""
+    kind, root, whole = KINDS.index(turn.call.kind), turn.call.root, block.nbytes
+    longest, chunk, room, partners = turn.topology.plan(kind, turn.rank, root, whole)
+    turn.connect(partners)
+    on_host = block.on_host and (out is None or out.on_host)
+    written = longest > EAGER
+    if not written:
+        room = 0  # the engine has its own: it need not be registered
+    step = whole if on_host else min(chunk, whole)
+    scratch = turn.copier.kept_scratch(room + (0 if on_host else step), block)
+    between = None if on_host else _after(scratch, room)
+    sources = block.pieces(step)
+    targets = [None] * len(sources) if out is None else out.pieces(step)
+    for source, target in zip(sources, targets, strict=True):
+        here, there = source, target
+        if between is not None:
+            via = _begin(between, source.nbytes)
+            here = source if source.on_host else _copied(turn, via, source)
+            there = target if target is None or target.on_host else via
+        turn.reduce(
+            reduction,
+            here,
+            there,
+            _begin(scratch, room) if room else None,
+            whole=whole,
+            before=source.begin - block.begin,
+            written=written,
+        )
+        if target is not None and there is not None:
+            turn.copy(target, there)
 
 
 def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], reduction: Reduction) -> None:
@@ -178,76 +178,6 @@ def _direct(
     if out is not None:
         slots[turn.rank] = own
         reduction.into(turn, out, [slots[rank] for rank in sorted(slots)])
-
-
-def _by_slices(
-    turn: Turn,
-    out: Block | None,
-    block: Block,
-    reduction: Reduction,
-    targets: Sequence[int],
-    *,
-    prefixes: bool = False,
-) -> None:
-    """Each rank reduces a slice of each piece, and sends it to the targets, while it gets its slices of the next piece.
-
-    (Rabenseifner: Optimization of collective reduction operations, 2004, with direct exchanges instead of halving.)
-    prefixes: for target r only of ranks 0 to r.
-    """
-    rank, size, whole = turn.rank, turn.size, block.nbytes
-    others = turn.others
-    pieces = block.pieces(PIECE)
-    outs = out.pieces(PIECE) if out is not None else []
-    longest = _slices(pieces[0], size)[0].nbytes
-    made = len(targets) if prefixes else 1
-    scratch = turn.copier.kept_scratch((made + len(others)) * longest, block)
-    ready: dict[int, Block] = {}  # results of the piece before, by target
-    into: list[Block] = []  # slices of that piece in `out`
-    for number in range(len(pieces) + 1):
-        part = 2 * number
-        sends = [
-            turn.move(each, ready[each], whole=whole, part=part - 1)
-            for each in ready
-            if each != rank
-        ]
-        receives = [
-            turn.move(each, into[each], whole=whole, part=part - 1)
-            for each in (others if into else [])
-        ]
-        if number == len(pieces):
-            turn.exchange(sends, receives)
-            return
-        slices = _slices(pieces[number], size)
-        own = slices[rank]
-        slots = _cut(_after(scratch, made * longest), others, own.nbytes)
-        sends += [turn.move(each, slices[each], whole=whole, part=part) for each in others]
-        receives += [turn.move(each, slots[each], whole=whole, part=part) for each in others]
-        turn.exchange(sends, receives)
-        into = _slices(outs[number], size) if outs else []
-        slots[rank] = own
-        sources = [slots[each] for each in range(size)]
-        if prefixes:
-            ready = _cut(scratch, targets, own.nbytes)
-            for target in targets:
-                reduction.into(turn, ready[target], sources[: target + 1])
-            turn.copy(into[rank], ready[rank])
-        else:
-            result = into[rank] if into and into[rank].on_host else _begin(scratch, own.nbytes)
-            reduction.into(turn, result, sources)
-            if into:
-                turn.copy(into[rank], result)
-            ready = dict.fromkeys(targets, result)
-
-
-def _slices(block: Block, size: int) -> list[Block]:
-    """A slice for each rank, the longer ones first."""
-    elements, itemsize = block.nbytes // block.flat.itemsize, block.flat.itemsize
-    slices, begin = [], block.begin
-    for rank in range(size):
-        nbytes = (elements // size + (rank < elements % size)) * itemsize
-        slices.append(Block(block.flat, begin, nbytes))
-        begin += nbytes
-    return slices
 
 
 def _cut(scratch: Block, ranks: Sequence[int], nbytes: int) -> dict[int, Block]:

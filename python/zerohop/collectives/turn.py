@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.history import Called
 from zerohop.collectives.blocks import Block
@@ -66,24 +67,36 @@ class Turn:
             self.proposers.clear()
             self.proposers.update(found)
 
+    @property
+    def topology(self) -> _core.Topology:
+        return self.lines.topology(self.deadline)
+
+    def connect(self, ranks: Iterable[int]) -> None:
+        for rank in ranks:
+            self.lines.connect(rank, self.deadline, all_needed=True)
+
     def reduce(
         self,
         reduction: tuple[int, float],
         source: Block,
         target: Block | None,
+        room: Block | None,
         *,
         whole: int,
         before: int,
+        written: bool,
     ) -> None:
-        """As Exchange.run_steps()."""
+        """As Exchange.run_stages()."""
         exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
-        found = exchange.run_steps(
+        found = exchange.run_stages(
             self.call,
             reduction,
             source,
             target,
+            room,
             whole=whole,
             before=before,
+            written=written,
             proposes=self.proposes,
         )
         self.proposers.clear()

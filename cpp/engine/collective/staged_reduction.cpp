@@ -1,0 +1,269 @@
+#include "engine/collective/staged_reduction.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace zerohop::engine::collective {
+namespace {
+
+// The pipeline empties after each chunk, which takes as many steps as there are stages.
+constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
+constexpr std::uint64_t kWrittenChunk = std::uint64_t{64} << 20;
+
+// Before the last stage: what remains to be done with the result is done once.
+Op partial(Op op) noexcept { return op == Op::avg || op == Op::premul_sum ? Op::sum : op; }
+
+}  // namespace
+
+StagedReduction plan_of(const Topology& topology, StagedReduction::Terms terms, std::int32_t root) {
+  Algorithm algorithm = topology.algorithm(terms.nbytes);
+  if (terms.prefixes) algorithm = {.slice = algorithm.slice};
+  terms.slice = algorithm.slice;
+  return {terms, topology.stages(algorithm, terms.rank, root)};
+}
+
+StagedReduction::StagedReduction(const Terms& terms, Stages stages) : terms_(terms) {
+  const bool written = terms.slice > kEager;
+  piece_most_ = stages.shares * terms.slice;
+  const std::uint64_t most = written ? kWrittenChunk : kChunk;
+  chunk_most_ = std::max<std::uint64_t>(most / piece_most_, 1) * piece_most_;
+  // The receiver of a slice that is written must be there at the same time.
+  lead_ = !written && terms.nbytes > piece_most_ ? 1 : 0;
+  bool combined = false;
+  std::size_t last = 0;
+  home_ = stages.stages.size();
+  for (Stage& stage : stages.stages) {
+    Part part{.stage = std::move(stage)};
+    const auto find = [&](const std::vector<Rank>& group, std::size_t& at) {
+      const auto found = std::ranges::find(group, terms.rank);
+      at = static_cast<std::size_t>(found - group.begin());
+      return found != group.end();
+    };
+    part.in_from = find(part.stage.from, part.at_from);
+    part.in_to = find(part.stage.to, part.at_to);
+    part.first = !combined;
+    part.slot = slots_;
+    if (part.stage.combines) {
+      last = parts_.size();
+      if (part.in_to) {
+        if (!combined) home_ = parts_.size();
+        combined = true;
+        slots_ += part.stage.from.size() - 1;
+      }
+    }
+    parts_.push_back(std::move(part));
+  }
+  parts_[last].last = true;
+  if (terms.prefixes) {
+    results_ = terms.size;
+  } else if (!terms.has_result) {
+    results_ = (1 + lead_) * parts_.size() + 1;  // pieces under way
+  }
+  full_ = ranges_of(piece_most_);
+}
+
+std::vector<Rank> StagedReduction::partners() const {
+  std::vector<Rank> found;
+  for (const Part& part : parts_) {
+    for (const auto& group : {part.stage.from, part.stage.to}) {
+      for (const Rank rank : group) {
+        if (rank != terms_.rank && std::ranges::find(found, rank) == found.end()) {
+          found.push_back(rank);
+        }
+      }
+    }
+  }
+  return found;
+}
+
+void StagedReduction::begin(Arrays arrays) {
+  arrays_ = std::move(arrays);
+  begin_chunk(0);
+}
+
+// An empty array has one empty piece.
+void StagedReduction::begin_chunk(std::uint64_t begin) {
+  chunk_ = begin;
+  chunk_nbytes_ = std::min(chunk_most_, arrays_.nbytes - begin);
+  pieces_ = std::max<std::uint64_t>((chunk_nbytes_ + piece_most_ - 1) / piece_most_, 1);
+  rest_ = ranges_of(chunk_nbytes_ - (pieces_ - 1) * piece_most_);
+  step_ = 0;
+}
+
+// lag: steps since the piece was begun; nullopt: there was none then.
+std::optional<std::uint64_t> StagedReduction::piece_at(std::uint64_t lag) const noexcept {
+  if (step_ < lag || step_ - lag >= pieces_) return std::nullopt;
+  return step_ - lag;
+}
+
+const StagedReduction::AllRanges& StagedReduction::ranges(std::uint64_t piece) const noexcept {
+  return piece + 1 == pieces_ ? rest_ : full_;
+}
+
+// Those of a piece. Stages that combine slices narrow the range; those that pass them on go back.
+StagedReduction::AllRanges StagedReduction::ranges_of(std::uint64_t nbytes) const {
+  AllRanges found;
+  std::vector<Range> before;
+  Range now{0, nbytes};
+  for (const Part& part : parts_) {
+    const auto& [from, to, combines, sliced] = part.stage;
+    Ranges made{now, now};
+    if (sliced && (part.in_from || part.in_to)) {
+      if (combines) {
+        before.push_back(now);
+        now = part.in_to ? slice(now, part.at_to, to.size()) : Range{now.begin, 0};
+        made.own = now;
+      } else {
+        made.shared = before.back();
+        before.pop_back();
+        now = made.shared;
+      }
+    }
+    found.push_back(made);
+  }
+  return found;
+}
+
+// Shared evenly by elements: the first slices have one more.
+StagedReduction::Range StagedReduction::slice(const Range& range, std::size_t number,
+                                              std::size_t count) const noexcept {
+  const std::uint64_t itemsize = terms_.reduction.dtype.itemsize();
+  const std::uint64_t elements = range.nbytes / itemsize;
+  const std::uint64_t each = elements / count, more = elements % count;
+  return {range.begin + (number * each + std::min<std::uint64_t>(number, more)) * itemsize,
+          (each + (number < more ? 1 : 0)) * itemsize};
+}
+
+StagedReduction::Place StagedReduction::in(const Array& array, std::uint64_t piece,
+                                           std::uint64_t begin) const noexcept {
+  return {array.bytes + chunk_ + piece * piece_most_ + begin, &array.memory};
+}
+
+StagedReduction::Place StagedReduction::slot(std::size_t number) const noexcept {
+  return {arrays_.room.bytes + number * terms_.slice, &arrays_.room.memory};
+}
+
+// Where this rank has that part of the result, or keeps it until it has passed it on.
+StagedReduction::Place StagedReduction::result(std::uint64_t piece,
+                                               std::uint64_t begin) const noexcept {
+  if (arrays_.to.bytes != nullptr) return in(arrays_.to, piece, begin);
+  Place place = slot(slots_ + piece % results_);
+  place.bytes += begin - ranges(piece)[home_].own.begin;
+  return place;
+}
+
+// Of the first inputs.
+void StagedReduction::reduce_into(std::byte* out, std::size_t count, std::uint64_t nbytes,
+                                  bool last) {
+  Reduction reduction = terms_.reduction;
+  if (!last) reduction.op = partial(reduction.op);
+  reduction.ranks = terms_.size;
+  reduce(reduction, out, std::span(inputs_).first(count), nbytes / reduction.dtype.itemsize());
+}
+
+void StagedReduction::combine(std::size_t stage, std::uint64_t piece,
+                              std::span<const Move> arrived) {
+  const Part& part = parts_[stage];
+  const Range own = ranges(piece)[stage].own;
+  const Place mine = part.first ? in(arrays_.from, piece, own.begin) : result(piece, own.begin);
+  inputs_.assign(part.stage.from.size(), mine.bytes);
+  for (const Move& each : arrived) {
+    if (each.label.part != part_of(stage, piece)) continue;
+    const auto at = std::ranges::find(part.stage.from, each.rank) - part.stage.from.begin();
+    inputs_[static_cast<std::size_t>(at)] = each.arrived;
+  }
+  if (!terms_.prefixes) {
+    reduce_into(result(piece, own.begin).bytes, inputs_.size(), own.nbytes, part.last);
+    return;
+  }
+  for (Rank rank = 0; rank < terms_.size; ++rank) {
+    if (rank == terms_.rank) continue;
+    reduce_into(slot(slots_ + rank).bytes, rank + 1, own.nbytes, part.last);
+  }
+  // Last, as the result may take the place of an input.
+  reduce_into(result(piece, own.begin).bytes, terms_.rank + 1, own.nbytes, part.last);
+}
+
+// The parts of a piece are its stages.
+std::uint32_t StagedReduction::part_of(std::size_t stage, std::uint64_t piece) const noexcept {
+  const std::uint64_t number = (arrays_.before + chunk_) / piece_most_ + piece;
+  return static_cast<std::uint32_t>(number * parts_.size() + stage);
+}
+
+Move StagedReduction::move(Rank rank, const Place& place, std::uint64_t nbytes,
+                           std::uint32_t part) const {
+  Move made;
+  made.rank = rank;
+  made.bytes = place.bytes;
+  made.nbytes = nbytes;
+  made.label.part = part;
+  if (nbytes > kEager) {
+    const auto address = reinterpret_cast<std::uintptr_t>(place.bytes);
+    made.memory = std::make_shared<const Memory>((*place.memory)->range(address, nbytes));
+  }
+  return made;
+}
+
+void StagedReduction::add_sends(std::size_t stage, std::uint64_t piece,
+                                std::vector<Move>& sends) const {
+  const Part& part = parts_[stage];
+  const auto& [from, to, combines, sliced] = part.stage;
+  if (!part.in_from || (!combines && !sliced && part.at_from > 0)) return;
+  const auto& [shared, own] = ranges(piece)[stage];
+  // Beginning after this rank, so that no rank is the first receiver of all others.
+  for (std::size_t step = 0; step < to.size(); ++step) {
+    const std::size_t at = (part.at_from + 1 + step) % to.size();
+    const Rank rank = to[at];
+    const bool has_it = !combines && !sliced && std::ranges::find(from, rank) != from.end();
+    if (rank == terms_.rank || has_it) continue;
+    const Range sent = !combines ? own : sliced ? slice(shared, at, to.size()) : shared;
+    const Place place = terms_.prefixes && !combines ? slot(slots_ + rank)
+                        : part.first                 ? in(arrays_.from, piece, sent.begin)
+                                                     : result(piece, sent.begin);
+    sends.push_back(move(rank, place, sent.nbytes, part_of(stage, piece)));
+  }
+}
+
+void StagedReduction::add_receives(std::size_t stage, std::uint64_t piece,
+                                   std::vector<Move>& receives) const {
+  const Part& part = parts_[stage];
+  const auto& [from, to, combines, sliced] = part.stage;
+  if (!part.in_to || (!combines && !sliced && part.in_from)) return;
+  const auto& [shared, own] = ranges(piece)[stage];
+  const std::size_t count = combines || sliced ? from.size() : 1;
+  for (std::size_t at = 0, number = part.slot; at < count; ++at) {
+    if (from[at] == terms_.rank) continue;
+    const Range taken = combines || !sliced ? own : slice(shared, at, from.size());
+    const Place place = combines ? slot(number++) : result(piece, taken.begin);
+    receives.push_back(move(from[at], place, taken.nbytes, part_of(stage, piece)));
+    receives.back().may_stay = combines;
+  }
+}
+
+// A step waits for what was sent in the step before it, if sends are ahead: a rank that is a little
+// behind keeps nobody waiting.
+bool StagedReduction::next(std::vector<Move>& sends, std::vector<Move>& receives,
+                           std::span<const Move> arrived) {
+  const std::size_t stages = parts_.size();
+  const std::uint64_t each = 1 + lead_;
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    const auto piece = piece_at((stage + 1) * each);
+    if (piece && parts_[stage].stage.combines && parts_[stage].in_to) {
+      combine(stage, *piece, arrived);
+    }
+  }
+  if (step_ == pieces_ - 1 + stages * each) {
+    if (chunk_ + chunk_nbytes_ == arrays_.nbytes) return false;
+    begin_chunk(chunk_ + chunk_nbytes_);
+  }
+  sends.clear();
+  receives.clear();
+  for (std::size_t stage = stages; stage-- > 0;) {
+    if (const auto piece = piece_at(stage * each)) add_sends(stage, *piece, sends);
+    if (const auto piece = piece_at(stage * each + lead_)) add_receives(stage, *piece, receives);
+  }
+  ++step_;
+  return true;
+}
+
+}  // namespace zerohop::engine::collective
