@@ -20,11 +20,12 @@ def test_a_step_of_ddp_and_fsdp2_beside_gloo(tmp_path, monkeypatch):
     path = tmp_path / "rows.json"
     good, text = reported(train.make, Options("soft0", ("gloo", "nccl"), True, None, path))
     assert good, text
-    head, *rows = json.loads(path.read_text())
+    _, *rows = json.loads(path.read_text())
     medians = {(r["test"], r["impl"]) for r in rows if r["metric"] == "p50" and r["value"] > 0}
     assert medians == {(test, name) for test in ("ddp", "fsdp2") for name in (OURS, "gloo")}
     assert "NCCL needs a GPU for each rank" in text
-    assert "DistributedDataParallel" in text and "fully_shard" in text
+    assert "DistributedDataParallel" in text
+    assert "fully_shard" in text
 
 
 @pytest.mark.skipif(_core.gpu_count() > 0, reason="it would measure the GPU")
