@@ -3,7 +3,6 @@
 import gc
 import sys
 import time
-import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -274,8 +273,11 @@ def test_a_replay_that_waits_in_vain_says_so(sides, said):
 
 def test_a_graph_keeps_arrays_and_gives_them_back(sides):
     near, far = sides
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated(GPU)
     arrays = [torch.full((1000,), 7.0, dtype=torch.float64, device=GPU)]
-    kept = weakref.ref(arrays[0])
+    with_array = torch.cuda.memory_allocated(GPU)
+    assert with_array > before
 
     def write() -> None:
         near.peer.write(arrays.pop(), far.memory.remote, stream=near.stream)
@@ -286,10 +288,10 @@ def test_a_graph_keeps_arrays_and_gives_them_back(sides):
     replay(graph, near.stream)
     torch.cuda.synchronize()
     assert bool((far.array == 7).all())
-    assert kept() is not None
+    assert torch.cuda.memory_allocated(GPU) == with_array
     del graph
     deadline = time.monotonic() + 10
-    while kept() is not None:
+    while torch.cuda.memory_allocated(GPU) > before:
         assert time.monotonic() < deadline
         gc.collect()
         time.sleep(0.01)

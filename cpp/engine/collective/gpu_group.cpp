@@ -196,8 +196,9 @@ void GpuGroup::poll() noexcept {
 }
 
 // A failure is also reported: the program's stream goes on, and nobody may look at the Transfer.
+// After cancel() kernels may end without a word of their own, see let_go().
 void GpuGroup::finish(Entry& entry) noexcept {
-  if (group_->failure().what != GroupEnd::fine) {
+  if (group_->failure().what != GroupEnd::fine || group_->cancelled()) {
     Failure failure = failure_of(text_of_code(entry.code), entry.seconds);
     report(name_ + ": " + failure.message);
     entry.transfer->fail(std::move(failure));
