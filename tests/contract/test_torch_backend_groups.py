@@ -8,6 +8,8 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+import zerohop as zh
+from support.attempt import LOST_WITHIN, within
 from support.launchers import PATIENCE, torchrun
 from support.link import until
 from support.torch_ranks import TIMEOUT
@@ -84,6 +86,80 @@ def in_groups() -> None:
             dist.destroy_process_group(group)
 
 
+def forty_groups() -> None:
+    """They share connections, and neither messages nor failures."""
+    import torch
+    import torch.distributed as dist
+
+    rank, ranks = dist.get_rank(), [0, 1, 2]
+    dist.barrier()
+    dist.recv(torch.empty(1), 3) if rank == 0 else dist.send(torch.ones(1), 0) if rank == 3 else None
+    before = left()
+    groups: list[Any] = [dist.new_group(ranks) for _ in range(40)]
+    if rank in ranks:
+        sent = [
+            dist.isend(torch.full((count,), float(number)), (rank + 1) % 3, group=group, tag=7)
+            for number, group in enumerate(groups)
+            for count in (3, 30_000)
+        ]
+        for number, group in reversed(list(enumerate(groups))):
+            total = torch.full((5,), float(rank + number))
+            dist.all_reduce(total, group=group)
+            assert total.tolist() == [3.0 * number + 3] * 5
+            for count in (3, 30_000):
+                out = torch.empty(count)
+                dist.recv(out, (rank - 1) % 3, group=group, tag=7)
+                assert set(out.tolist()) == {float(number)}
+        for work in sent:
+            work.wait()
+    dist.barrier()
+    most = left()
+    assert most["descriptors"] <= before["descriptors"] + 3 * len(groups)
+    assert most["threads"] <= before["threads"]
+    if rank in ranks:
+        for group in groups[1:]:
+            dist.destroy_process_group(group)
+        dist.all_reduce(torch.ones(1), group=groups[0])
+    dist.barrier()
+    last = dist.new_group(ranks)
+    after = left()
+    assert after["descriptors"] <= before["descriptors"] + 2 * 3
+    for group in (groups[0], last):
+        if rank in ranks:
+            dist.barrier(group=group)
+
+
+def what_a_group_leaves() -> None:
+    """Messages that nobody takes end with their group, and no recv of it takes a later one."""
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    first, second = dist.new_group(), dist.new_group()
+    large = torch.ones(1 << 20)
+    if rank == 0:
+        untaken = dist.isend(large, 1, group=first, tag=1)
+        dist.isend(torch.ones(1), 1, group=first, tag=1)
+        dist.barrier(group=second)
+        first._get_backend(torch.device("cpu")).abort()
+        with pytest.raises(zh.PeerLost, match="rank 1"):
+            untaken.wait()
+    else:
+        dist.barrier(group=second)
+        posted = dist.irecv(torch.zeros(5), 0, group=first, tag=2)
+        with pytest.raises(zh.PeerLost, match="rank 0 is lost.*it has left"), within(LOST_WITHIN):
+            posted.wait()
+        first._get_backend(torch.device("cpu")).abort()
+        with pytest.raises(zh.Error, match="the group of this recv is closed"):
+            posted.wait()
+    out = torch.zeros(5)
+    work = dist.isend(torch.full((5,), float(rank)), 1 - rank, group=second, tag=2)
+    dist.recv(out, 1 - rank, group=second, tag=2)
+    work.wait()
+    assert out.tolist() == [1.0 - rank] * 5
+    dist.barrier(group=second)
+
+
 def futures() -> None:
     import torch
     import torch.distributed as dist
@@ -102,7 +178,10 @@ def futures() -> None:
     assert work.source_rank() == (rank - 1) % size
 
 
-@pytest.mark.parametrize(("function", "size"), [(more_calls, 3), (in_groups, 4), (futures, 2)])
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [(more_calls, 3), (in_groups, 4), (futures, 2), (forty_groups, 4), (what_a_group_leaves, 2)],
+)
 def test_beyond_gloo(torch_job, function, size):
     torch_job(function, size)
 

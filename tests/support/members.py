@@ -30,11 +30,24 @@ class Rank:
     def __init__(self, directory: str, device: str, rank: str, size: str) -> None:
         place = (Path(directory), int(rank), int(size))
         self.world = zh.World(*place, device=device, timeout=TIMEOUT)
+        self.splits: dict[str, zh.World] = {}
 
     def shrink(self, *arguments: Any) -> tuple[int, int, str]:
         before, self.world = self.world, self.world.shrink(*arguments)
         before.close()
         return self.world.rank, self.world.size, self.world.name
+
+    def split(self, name: str, ranks: list[int]) -> None:
+        self.splits[name] = self.world.split(ranks, name=name)
+
+    def meet_in(self, name: str) -> str:
+        """In that split."""
+        self.splits[name].barrier()
+        return "met"
+
+    def shrink_in(self, name: str) -> tuple[int, int]:
+        self.splits[name] = self.splits[name].shrink()
+        return self.splits[name].rank, self.splits[name].size
 
     def meet(self) -> str:
         self.world.barrier()

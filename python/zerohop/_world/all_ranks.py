@@ -39,7 +39,7 @@ class AllRanks(Membership):
         endpoint, slots = Endpoint(name=who, **options), Slots.at_the_end(size)
         super().__init__(endpoint, name, rank, size, slots)
         self.ranges = SlotRanges(slots.first)
-        self._splits = Splits(self, self.ranges)
+        self._splits = Splits(self.ranges)
         self._why: dict[int, str] = {}  # a rank left, from the store; "": unknown
         self._look_again = 0.0  # has_company() does not check before this time.monotonic()
         # Made at the first use, under the lock, while no other rank is waited for.
@@ -68,7 +68,7 @@ class AllRanks(Membership):
         return 0
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
-        return self._splits.make(ranks, name)
+        return self._splits.make(self, ranks, name)
 
     def for_segments(self) -> AllRanks:
         return self
@@ -176,4 +176,5 @@ class AllRanks(Membership):
                 self._own.close(deadline.left)
             self.endpoint.close(deadline.left)
         finally:
+            self._splits.clear()
             self._addresses.leave()  # after this the rank may join the next run

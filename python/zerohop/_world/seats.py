@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import select
 import struct
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from zerohop import _core
+from zerohop._world.deadline import Deadline
 from zerohop._world.notifications import Slots
-from zerohop.errors import PeerLost, TransferTimeout
+from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.holdings import Holdings
@@ -25,6 +27,7 @@ _HAS_LEFT = 12  # its offset
 _CAME, _GONE = 1, 2  # of a rank that uses the seat
 _ONE = np.ones(1, np.uint8)
 _LOOK = 0.5  # seconds to read or write a note
+_LEAVE = 1.0  # and for all when this rank leaves
 
 
 class Seat:
@@ -72,7 +75,34 @@ class FarSeat:
         self._peer.write(value * _ONE, self._memory[at : at + 1]).wait(_LOOK)
 
 
-def find_now(peer: _core.Peer, name: str, seconds: float) -> _core.RemoteMemory | None:
+class FarSeats:
+    """Those that this rank uses. world: its name."""
+
+    def __init__(self, world: str, rank: int) -> None:
+        self.name, self._rank = f"seat in {world!r}", rank
+        self._used: list[FarSeat] = []
+
+    def find(self, peer: _core.Peer, deadline: Deadline) -> FarSeat:
+        """Waits until the other rank has one. Raises TransferTimeout, PeerLost."""
+        there = _find_now(peer, self.name, deadline.to_connect())
+        if there is None:
+            there = peer.lookup(self.name, deadline.left)
+        seat = FarSeat(peer, there, self._rank)
+        self._used.append(seat)
+        return seat
+
+    def bell_at(self, peer: _core.Peer) -> int:
+        return self.find(peer, Deadline(0.0)).slots.bell
+
+    def leave(self) -> None:
+        deadline = Deadline(_LEAVE)
+        for seat in self._used:
+            with suppress(Error):
+                if not deadline.passed:
+                    seat.leave()
+
+
+def _find_now(peer: _core.Peer, name: str, seconds: float) -> _core.RemoteMemory | None:
     """The memory that is shared under that name now, or None. Raises PeerLost, TransferTimeout (no answer)."""
     inquiry, bell, rings = _core.ask(peer, name, now=True), _core.Bell(), select.poll()
     bell.watch(inquiry, 0)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,14 +13,12 @@ from zerohop._world.history import History
 from zerohop._world.holdings import Holdings
 from zerohop._world.membership import Membership, without_fault
 from zerohop._world.notifications import Slots
-from zerohop._world.seats import FarSeat, Seat, find_now
+from zerohop._world.seats import FarSeat, FarSeats, Seat
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.all_ranks import AllRanks
-
-_LEAVE = 1.0  # seconds to tell the others
 
 
 class SomeRanks(Membership):
@@ -41,22 +38,18 @@ class SomeRanks(Membership):
         self._has_left, self._left_here = False, left
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
-        self._used_seats: list[FarSeat] = []  # also of others
+        self._seats = FarSeats(name, self.rank)
         for slot in range(slots.first, slots.barrier + _core.Barrier.SLOTS):
             self.endpoint.reset_notify(slot)
         here = (self._holdings, name, self.rank, self.size)
         try:
-            self.reports = FailureReports(*here, slots.bell, self._bell_at)
+            self.reports = FailureReports(*here, slots.bell, self._seats.bell_at)
             self.history = History(*here)
             self.seat = Seat(self._holdings, self.size, slots, context)
-            self.share(self._seat_name, self.seat.memory)  # last: who finds it finds the rest
+            self.share(self._seats.name, self.seat.memory)  # last: who finds it finds the rest
         except BaseException:
             self.free()
             raise
-
-    @property
-    def _seat_name(self) -> str:
-        return f"seat in {self.name!r}"
 
     def share(self, name: str, memory: _core.Memory) -> None:
         self._holdings.share(name, memory)
@@ -97,23 +90,12 @@ class SomeRanks(Membership):
     def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
         peer = self._whole.reach(self._ranks[rank], deadline)
         try:
-            self._far_seats[rank] = self._seat_of(peer, deadline)
+            self._far_seats[rank] = self._seats.find(peer, deadline)
         except TransferTimeout as error:
             raise TransferTimeout(
                 f"it has not called split() for {self.name!r} in time ({error})"
             ) from None
         return peer
-
-    def _seat_of(self, peer: _core.Peer, deadline: Deadline) -> FarSeat:
-        there = find_now(peer, self._seat_name, deadline.to_connect())
-        if there is None:
-            there = peer.lookup(self._seat_name, deadline.left)
-        seat = FarSeat(peer, there, self.rank)
-        self._used_seats.append(seat)
-        return seat
-
-    def _bell_at(self, peer: _core.Peer) -> int:
-        return self._seat_of(peer, Deadline(0.0)).slots.bell
 
     def seems_well(self, rank: int) -> bool:
         return super().seems_well(rank) and self._whole.seems_well(self._ranks[rank])
@@ -138,11 +120,7 @@ class SomeRanks(Membership):
         for peer in self.endpoint.peers:
             with suppress(Error):
                 _core.end_context(peer, self.seat.context)
-        end = time.monotonic() + _LEAVE
-        for seat in self._used_seats:
-            with suppress(Error):
-                if time.monotonic() < end:
-                    seat.leave()
+        self._seats.leave()
         self._left_here()
 
     def is_free(self) -> bool:

@@ -17,51 +17,45 @@ _SHOWN = 8  # most ranks in a name
 
 
 class Splits:
-    """membership: of all ranks. Thread-safe."""
+    """ranges: of slots. Thread-safe."""
 
-    def __init__(self, membership: Membership, ranges: SlotRanges) -> None:
-        self._membership, self._ranges = membership, ranges
+    def __init__(self, ranges: SlotRanges) -> None:
+        self._ranges = ranges
         self._contexts = itertools.count(1)  # 0: of messages of the whole World
         self._lock = threading.Lock()  # protects the following
         self._names: Counter[str] = Counter()  # how often each was used
         self._taken: list[tuple[SomeRanks, range]] = []
 
-    def make(self, ranks: Sequence[int], name: str | None) -> Membership:
-        """As World.split()."""
-        self._membership.check_open()
-        ranks = self._checked(ranks)
+    def make(self, membership: Membership, ranks: Sequence[int], name: str | None) -> Membership:
+        """As World.split(). membership: of all ranks."""
+        membership.check_open()
+        ranks = _checked(membership, ranks)
         with self._lock:
             self._sweep()
             if name is None:
-                name = f"{self._membership.name}, ranks {_shown(ranks)}"
+                name = f"{membership.name}, ranks {_shown(ranks)}"
             self._names[name] += 1
             if self._names[name] > 1:
                 name += f" ({self._names[name]})"
             taken = self._ranges.take_above(slots_for(len(ranks)))
             place = (Slots.of(taken), next(self._contexts))
             try:
-                made = SomeRanks(self._membership, ranks, name, *place, self.sweep)
+                made = SomeRanks(membership, ranks, name, *place, self.sweep)
             except BaseException:
                 self._ranges.give_back(taken)
                 raise
             self._taken.append((made, taken))
             return made
 
-    def _checked(self, ranks: Sequence[int]) -> list[int]:
-        numbers = [whole("each of ranks", rank) for rank in ranks]
-        size, own = self._membership.size, self._membership.rank
-        if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
-            raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
-        if own not in numbers:
-            raise ValueError(
-                f"rank {own} is not among the ranks {numbers}: only those call split()"
-            )
-        return numbers
-
     def sweep(self) -> None:
         """Frees what closed Worlds have left, and other ranks do not use any more."""
         with self._lock:
             self._sweep()
+
+    def clear(self) -> None:
+        """Once the Endpoint is closed."""
+        with self._lock:
+            self._taken.clear()
 
     def _sweep(self) -> None:
         for made, taken in list(self._taken):
@@ -69,6 +63,16 @@ class Splits:
                 made.free()
                 self._ranges.give_back(taken)
                 self._taken.remove((made, taken))
+
+
+def _checked(membership: Membership, ranks: Sequence[int]) -> list[int]:
+    numbers = [whole("each of ranks", rank) for rank in ranks]
+    size, own = membership.size, membership.rank
+    if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
+        raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
+    if own not in numbers:
+        raise ValueError(f"rank {own} is not among the ranks {numbers}: only those call split()")
+    return numbers
 
 
 def _shown(ranks: Sequence[int]) -> str:
