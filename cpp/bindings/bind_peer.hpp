@@ -25,7 +25,7 @@ TransferHandle read_one(const PeerHandle& self, py::handle source, py::handle de
                         const Extras& extras);
 TransferHandle notify_one(const PeerHandle& self, py::handle slot, py::handle value);
 
-void bind_transfers(PeerClass& type);  // write, read, atomics, notify
+void bind_transfers(PeerClass& type);                 // write, read, atomics, notify
 void bind_messages(py::module_& m, PeerClass& type);  // send, recv
 void bind_stats(PeerClass& type);
 

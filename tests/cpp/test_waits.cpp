@@ -304,7 +304,7 @@ TEST_CASE("a link that goes wants nothing more") {
 
 // --- messages, notifications and posted chains by themselves ---
 
-Arrived eager(std::uint32_t tag, std::size_t nbytes) {
+Arrived eager(std::uint64_t tag, std::size_t nbytes) {
   return {.message = {.kind = MessageKind::eager, .tag = tag, .nbytes = nbytes},
           .payload = std::vector<std::byte>(nbytes)};
 }
@@ -322,6 +322,26 @@ TEST_CASE("offers die with their queue pair, eager messages stay") {
   CHECK(matcher.find_arrived(1).has_value());
   CHECK_FALSE(matcher.find_arrived(1).has_value());
   CHECK_FALSE(matcher.find_arrived(2).has_value());
+}
+
+TEST_CASE("a context ends with what waits in it, and no other") {
+  constexpr Context kContext = 3;
+  constexpr std::uint64_t kTag = (std::uint64_t{kContext} << 32) + 1;
+  Matcher matcher;
+  matcher.add(eager(1, 100));
+  matcher.add(eager(kTag, 50));
+  matcher.add(eager(kTag + 1, 50));
+  matcher.add(PostedReceive{.tag = 2, .into = {}, .transfer = nullptr});
+  matcher.add(PostedReceive{.tag = kTag + 2, .into = {}, .transfer = nullptr});
+  const Matcher::Waiting waiting = matcher.end(kContext);
+  CHECK(waiting.arrived.size() == 2);
+  CHECK(waiting.receives.size() == 1);
+  CHECK(waiting.receives.front().tag == kTag + 2);
+  CHECK(matcher.waiting_nbytes() == 100 + sizeof(Arrived));
+  CHECK(matcher.has_ended(kContext));
+  CHECK_FALSE(matcher.has_ended(0));
+  CHECK(matcher.find_receive(2).has_value());
+  CHECK(matcher.find_arrived(1).has_value());
 }
 
 TEST_CASE("a board slot is taken once") {

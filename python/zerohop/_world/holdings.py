@@ -13,6 +13,7 @@ class Holdings:
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
+        self._made: list[_core.Memory] = []
         self._shared: dict[str, list[_core.Memory]] = {}
 
     @property
@@ -28,16 +29,23 @@ class Holdings:
 
     def empty(self, nbytes: int) -> _core.Memory:
         """For rare transfers: it takes no descriptor, as exportable memory would."""
-        return self._endpoint.register(np.zeros(nbytes, np.uint8))
+        self._made.append(self._endpoint.register(np.zeros(nbytes, np.uint8)))
+        return self._made[-1]
 
     def share(self, name: str, memory: _core.Memory) -> None:
         self._shared.setdefault(name, []).append(memory)
         self._endpoint.share(name, memory)
 
-    def free(self) -> None:
-        """Ends all that was shared."""
+    def free(self) -> list[_core.Memory]:
+        """Ends all that was shared. Returns memory that ranks may be about to access, who have looked it up before: close it later.
+
+        An access to closed memory breaks the queue pair (which is repaired), and with it what others have under way there.
+        """
         for name, memories in self._shared.items():
             self._endpoint.unshare(name)
             for memory in memories:
-                memory.close()
+                if not any(memory is each for each in self._made):
+                    memory.close()
         self._shared.clear()
+        made, self._made = self._made, []
+        return made

@@ -127,5 +127,6 @@ class SomeRanks(Membership):
         """Whether no other rank uses this one's slots and memory any more."""
         return not any(self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users())
 
-    def free(self) -> None:
-        self._holdings.free()
+    def free(self) -> list[_core.Memory]:
+        """As Holdings.free()."""
+        return self._holdings.free()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Sequence
 from hashlib import sha256
 
+from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._world.membership import Membership
 from zerohop._world.notifications import SlotRanges, Slots, slots_for
 from zerohop._world.some_ranks import SomeRanks
 
 _SHOWN = 8  # most ranks in a name
+_GRACE = 10.0  # seconds, more than a rank takes from a look-up to its access
 
 
 class Splits:
@@ -25,6 +28,7 @@ class Splits:
         self._lock = threading.Lock()  # protects the following
         self._names: Counter[str] = Counter()  # how often each was used
         self._taken: list[tuple[SomeRanks, range]] = []
+        self._late: deque[tuple[float, list[_core.Memory]]] = deque()  # closed after that time
 
     def make(self, membership: Membership, ranks: Sequence[int], name: str | None) -> Membership:
         """As World.split(). membership: of all ranks."""
@@ -56,13 +60,17 @@ class Splits:
         """Once the Endpoint is closed."""
         with self._lock:
             self._taken.clear()
+            self._late.clear()
 
     def _sweep(self) -> None:
         for made, taken in list(self._taken):
             if made.closed and made.is_free():
-                made.free()
+                self._late.append((time.monotonic() + _GRACE, made.free()))
                 self._ranges.give_back(taken)
                 self._taken.remove((made, taken))
+        while self._late and self._late[0][0] < time.monotonic():
+            for memory in self._late.popleft()[1]:
+                memory.close()
 
 
 def _checked(membership: Membership, ranks: Sequence[int]) -> list[int]:

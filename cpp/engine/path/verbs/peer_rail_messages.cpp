@@ -31,7 +31,8 @@ Message decode(std::span<const std::byte> bytes) {
 // The peer could not, or refused to, copy all or some of the requested data.
 Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
   if (value == IBV_WC_REM_ABORT_ERR) {
-    return Failure{.message = "peer '" + peer + "' has left the group of this send, and did not receive it"}
+    return Failure{.kind = Failure::Kind::peer_lost,
+                   .message = "peer '" + peer + "' has left the group, and did not receive it"}
         .with_effect(Effect::nothing);
   }
   const bool refused = value == IBV_WC_REM_ACCESS_ERR;
