@@ -40,11 +40,6 @@ CASES = {
         "Every product equals NumPy's, bit for bit.",
         ("(1, number % SETS * nbytes", "(1, number % 2 * nbytes"),
     ),
-    "train": (
-        "--steps=3",
-        "Everything equals one process, on",
-        ("train(sharded, [rank], steps)", "train(sharded, [0], steps)"),
-    ),
     "kv_cache": (
         "--layers=3 --blocks=100 --block-bytes=100",
         "Every block equals the one that prefill computed, bit for bit.",
@@ -66,6 +61,23 @@ CASES = {
         ("= mine, ~right", "= ~mine, ~right"),
     ),
 }
+BY_TORCHRUN = {
+    "ddp": (
+        "--steps=3",
+        "The loss of 2 ranks equals that of one process",
+        ("= batch(rank)", "= batch(0)"),
+    ),
+    "fsdp2": (
+        "--steps=3",
+        "The loss of 2 ranks equals that of one process",
+        ("batch(rank), steps", "batch(0), steps"),
+    ),
+    "dtensor": (
+        "--rows=3",
+        "The product on 2 ranks equals that of one process",
+        ("(mesh, [Replicate()])", "(mesh, [Replicate()]) + rank"),
+    ),
+}
 TWO_RANKS = {"matvec", "kv_cache", "jax_handoff", "osu"}
 
 
@@ -85,7 +97,7 @@ def test_its_result_is_right(monkeypatch, name, p2p):
     done = example(name, *arguments.split(), *ranks)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count(words) == 1
-    if name not in ("cg", "stencil", "train"):  # which do not say how their arrays go
+    if name not in ("cg", "stencil"):  # which do not say how their arrays go
         assert ("p2p over cpu" in done.stdout) == (p2p == "1")
 
 
@@ -124,6 +136,29 @@ def test_bandwidth_is_a_test_of_its_own():
     assert (done.returncode, done.stderr) == (0, "")
     sizes = re.findall(r"^(\d+) +\d+\.\d\d$", done.stdout, re.MULTILINE)
     assert sizes == [str(1 << power) for power in range(9)]
+
+
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize("name", BY_TORCHRUN)
+def test_one_of_pytorch_is_right(name):
+    arguments, words, _ = BY_TORCHRUN[name]
+    done = torchrun(2, "-m", f"zerohop.examples.{name}", arguments)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(words) == 1
+
+
+@pytest.mark.timeout(PATIENCE)
+@pytest.mark.parametrize("name", BY_TORCHRUN)
+def test_one_of_pytorch_notices_a_wrong_result(name, tmp_path):
+    arguments, words, (right, wrong) = BY_TORCHRUN[name]
+    text = (FOLDER / f"{name}.py").read_text()
+    assert text.count(right) == 1
+    file = tmp_path / f"my_{name}.py"
+    file.write_text(text.replace(right, wrong))
+    done = torchrun(2, str(file), arguments)
+    assert done.returncode != 0
+    assert "WRONG: " in done.stderr
+    assert words not in done.stdout
 
 
 @pytest.mark.timeout(PATIENCE)

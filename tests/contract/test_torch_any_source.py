@@ -1,6 +1,5 @@
 """recv of torch.distributed from any rank: which message it gets, and what becomes of the others."""
 
-import time
 from datetime import timedelta
 from typing import Any
 
@@ -10,23 +9,31 @@ from support.attempt import LOST_WITHIN, within
 
 
 def one_of_each(group: Any, count: int) -> None:
-    """Rank 0 receives what every other rank sends, small or large, twice: waiting before it is sent, and after. Tags: count and count + 1."""
+    """Rank 0 receives what every other rank sends, small or large: asked for before it is sent, and after."""
     import torch
     import torch.distributed as dist
 
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    for tag in (count, count + 1):
-        if rank != 0:
-            if tag == count:
-                time.sleep(0.05 * rank)
-            dist.send(torch.full((count,), float(rank)), 0, group=group, tag=tag)
-            continue
-        seen = []
-        for _ in range(1, size):
-            out = torch.zeros(count)
-            seen.append(dist.recv(out, group=group, tag=tag))
-            assert out.tolist() == [float(seen[-1])] * count
-        assert sorted(seen) == list(range(1, size))
+    for is_asked_before in (True, False):
+        outs = [torch.zeros(count) for _ in range(1, size)]
+        works = []
+        if rank == 0 and is_asked_before:
+            works = [dist.irecv(out, group=group, tag=count) for out in outs]
+        if rank != 0 and not is_asked_before:
+            works = [dist.isend(torch.full((count,), float(rank)), 0, group=group, tag=count)]
+        dist.barrier(group=group)
+        if rank != 0 and is_asked_before:
+            dist.send(torch.full((count,), float(rank)), 0, group=group, tag=count)
+        if rank == 0 and not is_asked_before:
+            seen = [dist.recv(out, group=group, tag=count) for out in outs]
+        for work in works:
+            work.wait()
+        if rank == 0 and is_asked_before:
+            seen = [work.source_rank() for work in works]
+        if rank == 0:
+            assert sorted(seen) == list(range(1, size))
+            assert [set(out.tolist()) for out in outs] == [{float(source)} for source in seen]
+        dist.barrier(group=group)
 
 
 def asynchronous() -> None:
@@ -91,6 +98,7 @@ def beside_named_ones() -> None:
         for work in works[1:]:
             work.wait()
         assert out.tolist() == [4.0] * 2
+        dist.barrier()
         works[0].wait()
         assert works[0].source_rank() == 1
     else:
@@ -98,8 +106,8 @@ def beside_named_ones() -> None:
         if rank == 2:
             dist.send(torch.full((2,), 4.0), 0, tag=1)
             dist.send(empty, 0, tag=1)
-        else:
-            time.sleep(0.2)
+        dist.barrier()
+        if rank == 1:
             dist.send(torch.full((2,), 5.0), 0, tag=1)
     dist.barrier()
 
@@ -159,18 +167,19 @@ def until_they_leave() -> None:
 
     rank, size = dist.get_rank(), dist.get_world_size()
     group = dist.new_group()
+    for leaver in range(1, size):
+        if rank == leaver:
+            dist.send(torch.full((3,), float(rank)), 0, group=group)
+            dist.destroy_process_group(group)
+        dist.barrier()
+        if rank == 0:
+            out = torch.empty(3)
+            assert dist.recv(out, group=group) == leaver
+            assert out.tolist() == [float(leaver)] * 3
     if rank == 0:
-        seen = []
-        for _ in range(1, size):
-            seen.append(dist.recv(torch.empty(3), group=group))
-            time.sleep(0.5)
-        assert sorted(seen) == list(range(1, size))
         with pytest.raises(zh.PeerLost, match="all other ranks have left"), within(LOST_WITHIN):
             dist.recv(torch.empty(3), group=group)
-    else:
-        time.sleep(rank - 1)
-        dist.send(torch.ones(3), 0, group=group)
-    dist.destroy_process_group(group)
+        dist.destroy_process_group(group)
 
 
 def test_ranks_that_leave_after_their_messages(torch_job):

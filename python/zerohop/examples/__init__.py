@@ -2,7 +2,9 @@
 
 ``python -m zerohop.examples.numpy_only``: the smallest; NumPy only.
 ``python -m zerohop.examples.cg``: the conjugate gradient method, with sums by all_reduce; NumPy only.
-``python -m zerohop.examples.train``: PyTorch modules trained by DDP and FSDP2 on the backend of torch.distributed.
+``torchrun --nproc-per-node 2 -m zerohop.examples.ddp``: a model trained by DistributedDataParallel; only torchrun starts it.
+``torchrun --nproc-per-node 2 -m zerohop.examples.fsdp2``: the same by fully_shard (FSDP2).
+``torchrun --nproc-per-node 2 -m zerohop.examples.dtensor``: a product of matrices that lie on several ranks.
 ``python -m zerohop.examples.halo``: an array split by columns, whose halos are written in place; CuPy on GPUs, else NumPy.
 ``python -m zerohop.examples.stencil``: an array split by rows; a launch for each step, or one kernel that exchanges halos.
 ``python -m zerohop.examples.matvec``: a service that multiplies vectors by matrices; its host answers, or its kernel.
