@@ -42,6 +42,14 @@ class Membership:
         """Where the same slots are on the board of a connected rank."""
         raise NotImplementedError
 
+    def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
+        """As peer(), also of a rank that has not made this World yet, or has left it: to receive what it sends."""
+        return self.peer(rank, deadline)
+
+    def with_peer(self) -> list[int]:
+        """Other ranks for which bare_peer() returns at once."""
+        return self.connected()
+
     @property
     def context(self) -> int:
         """Of messages to this rank."""

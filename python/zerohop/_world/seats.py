@@ -20,6 +20,7 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.holdings import Holdings
+    from zerohop.endpoint import Endpoint
 
 # First slot, number of slots of its collectives, context of its messages, 1 once it has left. A byte for each rank follows.
 _HEAD = struct.Struct("<IIII")
@@ -33,9 +34,11 @@ _LEAVE = 1.0  # and for all when this rank leaves
 class Seat:
     """This rank's, with the context that others send messages with."""
 
-    def __init__(self, holdings: Holdings, size: int, slots: Slots, context: int) -> None:
+    def __init__(
+        self, endpoint: Endpoint | Holdings, size: int, slots: Slots, context: int
+    ) -> None:
         self.context = context
-        self.memory = holdings.empty(_HEAD.size + size)
+        self.memory = endpoint.empty(_HEAD.size + size)
         self._bytes = np.asarray(self.memory)
         self._bytes[: _HEAD.size] = np.frombuffer(_HEAD.pack(*slots, context, 0), np.uint8)
 

@@ -51,11 +51,30 @@ class SomeRanks(Membership):
             self.free()
             raise
 
+    @property
+    def seat_name(self) -> str:
+        return self._seats.name
+
+    @property
+    def whole_size(self) -> int:
+        return self._whole.size
+
     def share(self, name: str, memory: _core.Memory) -> None:
         self._holdings.share(name, memory)
 
     def slots_at(self, rank: int) -> Slots:
         return self._far_seats[rank].slots
+
+    def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
+        self.check_open()
+        try:
+            return self._whole.reach(self._ranks[rank], deadline)
+        except (PeerLost, TransferTimeout) as error:
+            raise self.named(error, rank) from None
+
+    def with_peer(self) -> list[int]:
+        connected = set(self._whole.connected())
+        return [rank for rank, number in enumerate(self._ranks) if number in connected]
 
     @property
     def context(self) -> int:

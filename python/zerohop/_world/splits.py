@@ -13,9 +13,13 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._world.membership import Membership
 from zerohop._world.notifications import SlotRanges, Slots, slots_for
+from zerohop._world.seats import Seat
 from zerohop._world.some_ranks import SomeRanks
 
 _SHOWN = 8  # most ranks in a name
+_REMEMBERED = (
+    1000  # most closed Worlds; ranks that come to one of earlier ones wait until their timeout
+)
 _GRACE = 10.0  # seconds, more than a rank takes from a look-up to its access
 
 
@@ -28,6 +32,8 @@ class Splits:
         self._lock = threading.Lock()  # protects the following
         self._names: Counter[str] = Counter()  # how often each was used
         self._taken: list[tuple[SomeRanks, range]] = []
+        self._remembered: deque[str] = deque()  # names of seats
+        self._empty_seat: Seat | None = None
         self._late: deque[tuple[float, list[_core.Memory]]] = deque()  # closed after that time
 
     def make(self, membership: Membership, ranks: Sequence[int], name: str | None) -> Membership:
@@ -56,16 +62,30 @@ class Splits:
         with self._lock:
             self._sweep()
 
+    def _remember(self, closed: SomeRanks) -> None:
+        """Ranks that come to a closed World find the same seat in all, of one that has left."""
+        endpoint = closed.endpoint
+        if self._empty_seat is None:
+            self._empty_seat = Seat(endpoint, closed.whole_size, Slots(0, 0), 0)
+            self._empty_seat.leave()
+        endpoint.share(closed.seat_name, self._empty_seat.memory)
+        self._remembered.append(closed.seat_name)
+        if len(self._remembered) > _REMEMBERED:
+            endpoint.unshare(self._remembered.popleft())
+
     def clear(self) -> None:
         """Once the Endpoint is closed."""
         with self._lock:
             self._taken.clear()
+            self._remembered.clear()
+            self._empty_seat = None
             self._late.clear()
 
     def _sweep(self) -> None:
         for made, taken in list(self._taken):
             if made.closed and made.is_free():
                 self._late.append((time.monotonic() + _GRACE, made.free()))
+                self._remember(made)
                 self._ranges.give_back(taken)
                 self._taken.remove((made, taken))
         while self._late and self._late[0][0] < time.monotonic():

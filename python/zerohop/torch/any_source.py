@@ -50,8 +50,9 @@ class AnySource:
         self._last = world.rank  # the rank that was served last; the one after it is the next
         self._left: set[int] = set()  # ranks that have said goodbye
 
-    def receive(self, peer: _core.Peer, rank: int, array: Any, tag: int) -> _core.Transfer:
-        """A recv from that rank."""
+    def receive(self, rank: int, array: Any, tag: int, seconds: float) -> _core.Transfer:
+        """A recv from that rank. seconds: to connect."""
+        peer = self.messages.peer(rank, seconds)
         if not self._probes:
             return self.messages.recv(peer, array, tag)
         with self._lock:
@@ -116,9 +117,9 @@ class AnySource:
     def _find(self, tag: int, array: Any) -> tuple[int, _core.Transfer] | None:
         """The rank of a message that has arrived, and its recv. Raises ValueError (it does not fit), PeerLost if there is none."""
         lost: PeerLost | None = None
-        met, state = set(self._world.connected()), self._world.state()
+        met = set(self.messages.with_peer())
         for rank in self._others():
-            if rank not in met and state[rank] == "healthy":
+            if rank not in met and self.messages.why_lost(rank) is None:
                 continue  # not yet connected
             transfer, error = self._take_last(rank, tag, array)
             if transfer is not None:
@@ -137,7 +138,7 @@ class AnySource:
     ) -> tuple[_core.Transfer | None, PeerLost | None]:
         """As _take(), and the error if that rank is lost: what it sent before counts."""
         try:
-            peer = self._world.peer(rank)
+            peer = self.messages.peer(rank, 0.0)
             error = self.messages.why_lost(rank)
             self._hear_goodbye(peer, rank)
             return self._take(peer, rank, tag, array), error
@@ -168,11 +169,11 @@ class AnySource:
 
     def _meet(self, deadline: Deadline) -> bool:
         """Connects to one more rank, so that it can be probed. False: there is none, or it does not answer."""
-        met, state = self._world.connected(), self._world.state()
+        met = self.messages.with_peer()
         for rank in self._others():
-            if rank not in met and state[rank] == "healthy":
+            if rank not in met and self.messages.why_lost(rank) is None:
                 try:
-                    self._world.peer(rank, deadline.slice)
+                    self.messages.peer(rank, deadline.slice)
                 except TransferTimeout:
                     return False
                 except PeerLost:

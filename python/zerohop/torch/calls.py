@@ -249,15 +249,16 @@ class Calls:
     def send(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = follow_current_stream(read(only(tensors, "send")))
         text = f"send to rank {rank} of {self._world.name!r}, tag {tag}"
-        peer = self._peer(text, rank, tag)
-        transfer = of_message(text, lambda: self._messages.send(peer, rank, array, tag))
+        self._check(text, rank, tag)
+        transfer = of_message(text, lambda: self._messages.send(rank, array, tag, self.seconds))
         return MessageWork(text, rank, transfer, [], self.seconds, self._messages.look_at)
 
     def recv(self, tensors: Sequence[Any], rank: int, tag: int) -> Work:
         array = follow_current_stream(written(only(tensors, "recv")))
         text = f"recv from rank {rank} of {self._world.name!r}, tag {tag}"
-        peer = self._peer(text, rank, tag)
-        transfer = of_message(text, lambda: self.any_source.receive(peer, rank, array, tag))
+        self._check(text, rank, tag)
+        receive = self.any_source.receive
+        transfer = of_message(text, lambda: receive(rank, array, tag, self.seconds))
         look_at = self._messages.look_at
         return MessageWork(text, rank, transfer, tensors, self.seconds, look_at, array.nbytes)
 
@@ -273,11 +274,10 @@ class Calls:
         self.any_source.post(work)
         return work
 
-    def _peer(self, text: str, rank: int, tag: int) -> Any:
+    def _check(self, text: str, rank: int, tag: int) -> None:
         _check_tag(text, tag)
         if rank == self._world.rank:
             raise ValueError(f"{text}: this is the rank itself; copy the tensor")
-        return of_message(text, lambda: self._world.peer(rank, self.seconds))
 
     def say_goodbye(self, seconds: float) -> None:
         """Returns when the ranks that this one has met leave, too, or are lost, or on timeout.
@@ -288,9 +288,8 @@ class Calls:
         words: list[_core.Transfer] = []
         for rank in self._world.connected():
             with suppress(Error):
-                peer = self._world.peer(rank)
-                words.append(self._messages.send(peer, rank, nothing, GOODBYE))
-                words.append(self.any_source.receive(peer, rank, nothing, GOODBYE))
+                words.append(self._messages.send(rank, nothing, GOODBYE, seconds))
+                words.append(self.any_source.receive(rank, nothing, GOODBYE, seconds))
         for word in words:
             with suppress(Error):
                 word.wait(deadline.left)
