@@ -204,7 +204,8 @@ TEST_CASE("terms that no message fits, or that the counts of messages do not rea
     end.liar.connect(end.path->terms());
     if (one.good) {
       end.path->connect(terms);
-      CHECK(end.path->eager_limit() == std::min(one.nbytes - 32, MessageWindow{}.nbytes));
+      CHECK(end.path->eager_limit() ==
+            std::min(one.nbytes - std::uint32_t{sizeof(Message)}, MessageWindow{}.nbytes));
     } else {
       CHECK_THROWS_AS(end.path->connect(terms), ProtocolError);
     }
