@@ -111,6 +111,7 @@ class World(CollectiveCalls, ReductionCalls):
 
     @property
     def closed(self) -> bool:
+        """Whether this rank has closed it."""
         return self._membership.closed
 
     @property
