@@ -14,7 +14,7 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._endpoint.rails import launcher_local_rank, local_gpu
 from zerohop._world.advice import Advice
-from zerohop._world.all_ranks import AllRanks
+from zerohop._world.all_ranks import AllRanks, of_all
 from zerohop._world.barrier import Barrier
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
@@ -112,6 +112,7 @@ class World(CollectiveCalls, ReductionCalls):
 
     @property
     def closed(self) -> bool:
+        """Whether this rank has closed it."""
         return self._membership.closed
 
     @property
@@ -228,7 +229,7 @@ class World(CollectiveCalls, ReductionCalls):
 
         Raises ValueError, TypeError, and the errors of Endpoint.empty and Endpoint.register.
         """
-        membership = self._membership.for_segments()
+        membership = of_all(self._membership)
         membership.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):

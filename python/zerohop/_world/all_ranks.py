@@ -85,9 +85,6 @@ class AllRanks(Membership):
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         return self._splits.make(self, ranks, name)
 
-    def for_segments(self) -> AllRanks:
-        return self
-
     @property
     def closed(self) -> bool:
         return self.endpoint.closed
@@ -193,3 +190,12 @@ class AllRanks(Membership):
         finally:
             self._splits.clear()
             self._addresses.leave()  # after this the rank may join the next run
+
+
+def of_all(membership: Membership) -> AllRanks:
+    """The same. Raises ValueError if it is of some ranks only, which have no segments."""
+    if isinstance(membership, AllRanks):
+        return membership
+    raise ValueError(
+        f"{membership.name!r} is a World of some ranks, which has no segments: make them in the World that was split"
+    )

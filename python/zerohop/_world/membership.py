@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._endpoint.numbers import seconds, whole
@@ -16,9 +15,6 @@ from zerohop._world.history import History
 from zerohop._world.notifications import Slots
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
-
-if TYPE_CHECKING:
-    from zerohop._world.all_ranks import AllRanks
 
 
 class Membership:
@@ -68,10 +64,6 @@ class Membership:
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         """As World.split()."""
-        raise NotImplementedError
-
-    def for_segments(self) -> AllRanks:
-        """Raises ValueError: there are none here."""
         raise NotImplementedError
 
     def own_endpoint(self) -> Endpoint:

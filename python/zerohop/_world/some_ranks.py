@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
@@ -17,9 +16,6 @@ from zerohop._world.notifications import Slots
 from zerohop._world.seats import FarSeat, FarSeats, Seat
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout
-
-if TYPE_CHECKING:
-    from zerohop._world.all_ranks import AllRanks
 
 
 class SomeRanks(Membership):
@@ -91,11 +87,6 @@ class SomeRanks(Membership):
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         self.check_open()
         return self._whole.split([self._ranks[rank] for rank in ranks], name)
-
-    def for_segments(self) -> AllRanks:
-        raise ValueError(
-            f"{self.name!r} is a World of some ranks, which has no segments: make them in the World that was split"
-        )
 
     def own_endpoint(self) -> Endpoint:
         return self._whole.own_endpoint()
