@@ -22,7 +22,7 @@ CASES: dict[str, Callable[[Any], object]] = {
     "write(): too many positional arguments": lambda s: s.peer.write(s.array, s.far, (7, 1)),
     "write(): multiple values for argument 'source'":
         lambda s: s.peer.write(s.array, s.far, source=s.array),
-    "notify(): missing a required argument: 'value'; it is notify(slot, value)":
+    "notify(): missing a required argument: 'value'; it is notify(slot, value, *, stream=None, timeout=None)":
         lambda s: s.peer.notify((7, 1)),
     "wait(): got an unexpected keyword argument 'time'":
         lambda s: s.peer.write(s.array, s.far).wait(time=1),
