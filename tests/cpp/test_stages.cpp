@@ -29,7 +29,7 @@ class Call {
  public:
   Call(const Hosts& hosts, const Algorithm& algorithm, std::size_t count, std::int32_t root,
        bool prefixes = false)
-      : size_(static_cast<Rank>(hosts.size())), count_(count), root_(root), prefixes_(prefixes) {
+      : size_(static_cast<Rank>(hosts.size())), count_(count), prefixes_(prefixes) {
     const Topology topology = topology_of(hosts, algorithm);
     ranks_.resize(size_);
     for (Rank rank = 0; rank < size_; ++rank) {
@@ -125,7 +125,6 @@ class Call {
 
   const Rank size_;
   const std::size_t count_;
-  const std::int32_t root_;
   const bool prefixes_;
   std::byte nowhere_{};
   std::vector<Member> ranks_;
