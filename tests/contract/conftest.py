@@ -31,13 +31,14 @@ PROCESS = "far" if PARTNERS == ["far"] else "process"
 TEST_TIMEOUT = 60  # seconds, for a test that names none
 
 
-# Over p2p only what moves bytes runs once more, and with memory of its two sorts: mapped, and not.
+# Over p2p only what moves bytes runs once more, and with memory of its two sorts: mapped, and not. (Calls of PyTorch: in
+# test_programs.py.)
 FILES_WITHOUT_P2P = {
     "test_addresses.py", "test_attacks.py", "test_collectives_differ.py", "test_collectives_mistakes.py",
     "test_collectives_untaken.py", "test_connecting.py", "test_errors.py", "test_hostile_bytes.py",
     "test_integrity_collectives.py", "test_load.py", "test_max_peers.py", "test_message_window.py",
     "test_messages.py", "test_mistakes.py", "test_segment_mistakes.py", "test_shapes.py", "test_sharing.py",
-    "test_timeouts.py", "test_torch_backend_forms.py", "test_torch_backend_groups.py",
+    "test_timeouts.py", "test_torch_backend.py", "test_torch_backend_forms.py", "test_torch_backend_groups.py",
     "test_torch_backend_mistakes.py", "test_torch_backend_sparse.py", "test_values.py",
     "test_verbs_operations.py", "test_world_launchers.py", "test_world_leaving.py", "test_world_runs.py",
     "test_world_shrinking.py",

@@ -132,11 +132,11 @@ def random_calls(world, seed, rounds):
         finish()
 
 
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [2, 4, 7])
+@pytest.mark.parametrize("size", [4, 7])
 @pytest.mark.timeout(180)
-def test_random_calls_arrive(rank_threads, size, seed):
-    rank_threads(random_calls, size, 100 * size + seed, ROUNDS, timeout=60.0, deadline=150.0)
+def test_random_calls_arrive(rank_threads, size):
+    """Of few ranks: test_programs.py has more of them."""
+    rank_threads(random_calls, size, 100 * size, ROUNDS, timeout=60.0, deadline=150.0)
 
 
 DTYPES = (

@@ -15,9 +15,8 @@ from support.ranks import close, results
 from support.spawned import Worker
 from zerohop.collectives.lines import EAGER
 
-SPREAD = (
-    2.0  # seconds beside those in which a silent rank is seen, with this many Worlds in one process
-)
+# Seconds beside those in which a silent rank is seen: there are so many Worlds in one process.
+SPREAD = 2.0
 SMALL, LARGE = 100, 16 * EAGER
 ALL = ("all_gather", "all_to_all", "all_reduce", "scan", "reduce_scatter", "send_recv")
 CASES = {

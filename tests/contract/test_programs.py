@@ -12,6 +12,7 @@ import pytest
 from support.launchers import PATIENCE, mpirun, needs
 from support.patience import SLOW
 from support.programs.crew import Crew
+from support.programs.mpi_groups import GROUPS, RANKS
 from support.programs.rank import SIZE, groups
 from support.programs.strategies import programs
 from support.spawned import environment_of
@@ -49,13 +50,11 @@ def test_random_programs(crew):
 def test_programs_that_mpi_runs_too(tmp_path):
     """By Open MPI: MPICH 4.0 reduces large arrays wrongly in its Reduce_scatter."""
     needs(modules=("mpi4py",))
-    from support.programs import mpi_rank
-
     lines = []
 
     @hypothesis.seed(SEED)
     @settings(max(1, COUNT // 10), phases=[hypothesis.Phase.generate])
-    @hypothesis.given(programs(mpi_rank.GROUPS))
+    @hypothesis.given(programs(GROUPS))
     def add(program):
         lines.append(repr(program))
 
@@ -64,6 +63,6 @@ def test_programs_that_mpi_runs_too(tmp_path):
     path.write_text("\n".join(lines))
     module = ("-m", "support.programs.mpi_rank", str(path))
     paths = environment_of()["PYTHONPATH"]
-    done = mpirun("openmpi", mpi_rank.RANKS, tmp_path, *module, PYTHONPATH=paths)
+    done = mpirun("openmpi", RANKS, tmp_path, *module, PYTHONPATH=paths)
     assert done.returncode == 0, done.stderr
     assert done.stdout == f"{len(lines)} programs\n"

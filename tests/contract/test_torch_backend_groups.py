@@ -180,12 +180,29 @@ def futures() -> None:
     assert work.source_rank() == (rank - 1) % size
 
 
-@pytest.mark.parametrize(
-    ("function", "size"),
-    [(more_calls, 3), (in_groups, 4), (futures, 2), (forty_groups, 4), (what_a_group_leaves, 2)],
-)
-def test_beyond_gloo(torch_job, function, size):
-    torch_job(function, size)
+def monitored() -> None:
+    """A monitored barrier needs a group of gloo."""
+    import torch.distributed as dist
+
+    group = dist.new_group(backend="gloo")
+    dist.monitored_barrier(group)
+    with pytest.raises(ValueError, match="only implemented for GLOO"):
+        dist.monitored_barrier()
+
+
+def one_after_the_other() -> None:
+    """In the same processes: importing PyTorch takes longer than they do."""
+    for function in (more_calls, in_groups, futures, monitored, forty_groups):
+        function()
+
+
+@pytest.mark.timeout(150)
+def test_beyond_gloo(torch_job):
+    torch_job(one_after_the_other, 4)
+
+
+def test_what_a_group_leaves(torch_job):
+    torch_job(what_a_group_leaves, 2)
 
 
 def left() -> dict[str, int]:
@@ -308,16 +325,3 @@ def split() -> None:
 
 def test_a_group_is_split(torch_job):
     torch_job(split, 4, backend="cpu:zerohop,cuda:zerohop")
-
-
-def monitored() -> None:
-    import torch.distributed as dist
-
-    group = dist.new_group(backend="gloo")
-    dist.monitored_barrier(group)
-    with pytest.raises(ValueError, match="only implemented for GLOO"):
-        dist.monitored_barrier()
-
-
-def test_a_monitored_barrier_needs_a_group_of_gloo(torch_job):
-    torch_job(monitored, 2)

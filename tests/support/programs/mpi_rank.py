@@ -8,17 +8,9 @@ import zerohop as zh
 from mpi4py import MPI
 
 from support.programs.model import Program, Step
-from support.programs.on_mpi import OnMpi, mpi_takes
+from support.programs.mpi_groups import GROUPS
+from support.programs.on_mpi import OnMpi
 from support.programs.on_world import OnWorld
-from support.programs.strategies import MOVES, REDUCTIONS, Group
-
-RANKS = 4
-_CALLS = (*MOVES, *REDUCTIONS, "number", "barrier")
-GROUPS = {
-    "all": Group(RANKS, _CALLS, mpi_takes),
-    "all over soft0": Group(RANKS, _CALLS, mpi_takes),
-    "three": Group(3, _CALLS, mpi_takes),
-}
 
 
 def run(program: Program, groups: dict[str, tuple[Any, ...]]) -> None:

@@ -7,22 +7,11 @@ from mpi4py import MPI
 
 from support.programs.model import Part, Program, Step, close_to, neighbours, parts
 from support.programs.on_world import Finish
-from support.reduced import COMPLEX, FLOATS, HALVES
 
 _OPS = {
     "sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX, "band": MPI.BAND, "bor": MPI.BOR,
     "bxor": MPI.BXOR, "land": MPI.LAND, "lor": MPI.LOR,
 }  # fmt: skip
-
-
-def mpi_takes(step: Step) -> bool:
-    logical = step.op in ("land", "lor")
-    return not (
-        step.dtype in HALVES
-        or (step.op and step.op not in _OPS)
-        or (logical and step.dtype in (*FLOATS, *COMPLEX))
-        or (step.op and step.dtype == "bool" and not logical)
-    )
 
 
 class OnMpi:

@@ -3,7 +3,6 @@
 from typing import Any
 
 import numpy as np
-import torch
 import torch.distributed as dist
 
 from support.programs.model import (
@@ -197,16 +196,3 @@ class _Call:
             to = dist.get_global_rank(self.group, to)
             works.append(dist.isend(self.room(self.part.sent, None), to, group=self.group))
         return works
-
-
-def torch_takes(step: Step) -> bool:
-    """What torch.distributed has, and no message of a rank to itself."""
-    to_itself = step.call == "ring" and any(
-        neighbours(step, rank, len(step.forms))[0] == rank for rank in range(len(step.forms))
-    )
-    is_unsigned = step.dtype in ("uint16", "uint32", "uint64")
-    complex_op = step.dtype.startswith("complex") and step.op not in ("", "sum")
-    return not (to_itself or is_unsigned or complex_op or step.op in ("land", "lor"))
-
-
-torch.set_num_threads(1)
