@@ -1588,8 +1588,22 @@ class CallLog:
     """
     The calls of a rank, in memory that other ranks read: 64 records of 64 bytes, zero-initialized. See
     zerohop.history. A row is (position, number, digest, kind, root, nbytes, dtype, op); nbytes is None where ranks
-    may differ in it; op is 0 without a reduction.
+    may differ in it; op is 0 without a reduction. KINDS: the names of the kinds of calls.
     """
+
+    KINDS: typing.ClassVar[tuple] = (
+        "broadcast",
+        "scatter",
+        "gather",
+        "all_gather",
+        "all_to_all",
+        "send_recv",
+        "reduce",
+        "all_reduce",
+        "reduce_scatter",
+        "scan",
+        "barrier",
+    )
     @staticmethod
     def rows_in(memory: bytes) -> list[tuple[int, int, int, int, int, int | None, str, int]]:
         """
@@ -1851,14 +1865,14 @@ class GpuGroup:
 
     NBYTES: typing.ClassVar[tuple] = (
         0,
-        8416256,
-        41970688,
-        53144544,
-        58747904,
-        62090112,
-        64326528,
-        65924064,
-        67136512,
+        8441856,
+        41996288,
+        53170144,
+        58773504,
+        62115712,
+        64311168,
+        65949664,
+        67162112,
     )
     RANKS: typing.ClassVar[int] = 8
     def __init__(
@@ -1901,11 +1915,6 @@ class GpuGroup:
     ) -> None:
         """
         Maps the arena of another rank. Raises RouteUnavailable, CudaError, PeerLost.
-        """
-    @property
-    def why_failed(self) -> str:
-        """
-        Why a kernel failed, also one of a graph; empty: none has.
         """
 
 class SmallCollectives:

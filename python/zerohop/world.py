@@ -55,7 +55,7 @@ class World(CollectiveCalls, ReductionCalls):
         local_rank: number of this process on its host; it selects ``world.gpu`` and, of several adapters, the
             one nearest to that GPU. Default: ``$ZEROHOP_LOCAL_RANK``, else the launcher's, else 0.
         gpu_collectives: by what collectives of GPU arrays go. "auto": by kernels of the ranks' GPUs, where each rank has a GPU of
-            its own on one host, else by messages (not verified between two GPUs); "kernels": by those, or RouteUnavailable; "messages".
+            its own on one host, else by messages; "kernels": by those, or RouteUnavailable; "messages".
         options: keywords of the Endpoint, such as ``device=`` and ``timeout=``.
 
     The Endpoint is ``world.endpoint``. Slots 0 to 16383 of its board are the program's; those above belong
@@ -187,12 +187,11 @@ class World(CollectiveCalls, ReductionCalls):
         """A World of some ranks, which uses the connections of this one (MPI_Comm_create_group). Only those ranks call it.
 
         It has collectives, barrier() and state() of its own, with their own order and failures: a call that fails there ends nothing here,
-        and a rank that dies is lost in all Worlds that contain it. It costs no descriptor and no thread. Making one waits for
-        nobody; its first call waits for ranks that have yet to make it. Close it on all of its ranks, which frees what it has; others
-        see PeerLost if they still need this rank. Closing this World closes it.
+        and a rank that dies is lost in all Worlds that contain it. It has no thread. Making one waits for nobody; its first call waits
+        for ranks that have yet to make it. Close it on all of its ranks; others see PeerLost if they still need this rank. Closing
+        this World closes it.
 
-        ``peer(rank)`` is the Peer of this World: messages and notifications to a rank are not separate. Segments, and more Worlds
-        of some ranks than about 600 at a time, need this World or another one.
+        ``peer(rank)`` is the Peer of this World, with the same messages and notifications. It has no segments; about 600 can exist.
 
         ranks: this World's, the same list on all of them; a rank's number in the new World is its place there.
         name: the same on all of them; default: by the ranks. Several with the same name, or ranks, are told apart by their order.
