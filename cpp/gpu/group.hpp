@@ -46,9 +46,7 @@ class Group {
   bool close(std::uint64_t arena, const Deadline& deadline);
   // Ends the kernels that wait, and all later ones.
   void cancel() noexcept { words().cancelled.store(1, std::memory_order_release); }
-  bool cancelled() const noexcept {
-    return words().cancelled.load(std::memory_order_acquire) != 0;
-  }
+  bool cancelled() const noexcept { return words().cancelled.load(std::memory_order_acquire) != 0; }
 
  private:
   // In pinned memory, which the GPU can access.
