@@ -86,7 +86,7 @@ def test_each_rail_has_its_own_window():
         zh.Endpoint(rails, p2p=0, **keywords(theirs)) as b,
     ):
         a.connect(b.address)
-        assert a.stats()["nbytes_registered"] == 2 * (2 + 5) * (32 + 100)
+        assert a.stats()["nbytes_registered"] == 2 * (2 + 5) * (40 + 100)
         both_ways(a, b, mine, theirs)
 
 
@@ -130,14 +130,14 @@ def test_what_is_registered_for_messages_is_as_documented(open_endpoint, slots, 
     ):
         assert ep.stats()["nbytes_registered"] == 0
         peer = ep.connect(other.address)
-        receives = (slots + 5) * (32 + nbytes)
+        receives = (slots + 5) * (40 + nbytes)
         assert ep.stats()["nbytes_registered"] == receives
         (rail,) = peer.stats()["rails"]
         assert rail["nbytes_registered"] == 8 * (254 + 2)
         sending = peer.send(np.ones(64, np.uint8), tag=1)
         other.accept().recv(np.zeros(64, np.uint8), tag=1).wait()
         sending.wait()
-        assert ep.stats()["nbytes_registered"] == receives + SENDS * (32 + nbytes)
+        assert ep.stats()["nbytes_registered"] == receives + SENDS * (40 + nbytes)
 
 
 # Its threads may still want arenas of malloc, 64 MiB of addresses each.

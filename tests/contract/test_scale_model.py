@@ -74,7 +74,7 @@ def compare(options: dict[str, Any], peers: int, *, used: bool) -> None:
     none, all_ = (weigh(Job(n + FIRST + 1, on="soft0", **options)) for n in (0, peers))
     assert seen["peers"] == peers
     assert seen["fds"] == all_.descriptors - none.descriptors
-    sends = 0 if used else SENDS * (32 + options["message_bytes"])  # come with the first message
+    sends = 0 if used else SENDS * (40 + options["message_bytes"])  # come with the first message
     assert seen["registered_nbytes"] == all_.registered_nbytes - sends
     assert seen["maps"] <= all_.maps - none.maps + HEAPS
     assert seen["threads"] == seen["locked_nbytes"] == 0

@@ -13,7 +13,7 @@ from zerohop._endpoint.knobs import KNOBS
 _DEFAULT = {knob.name: knob.default for knob in KNOBS}
 
 # --- counted in the code ---
-_HEADER = 32  # bytes before the payload of a message (cpp/engine/path/message.hpp)
+_HEADER = 40  # bytes before the payload of a message (cpp/engine/path/message.hpp)
 _CREDITS = 5  # receive requests for credits (MessageWindow)
 _RECEIVES = 512  # messages of the shared receive queue of a rail, at most (ReceivePool)
 _SENDS = 16  # buffers in a block of the SendPool
