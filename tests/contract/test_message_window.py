@@ -159,5 +159,5 @@ def test_more_than_can_be_mapped_is_reported_with_the_knobs(device):
     """4101 messages of a MiB each are 4.3 GB: more than this process has addresses for."""
     done = run_python("-c", NO_ROOM.format(device=device), seconds=40)
     assert done.returncode == 0, done.stderr
-    assert "cannot map 4300341408 bytes" in done.stdout
+    assert "cannot map 4300374216 bytes" in done.stdout
     assert "message_slots or message_bytes" in done.stdout

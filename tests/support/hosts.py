@@ -52,12 +52,17 @@ def reduced_by_hosts(op, arrays, hosts, algorithm):
 
 
 def as_the_table_has_it(world, call, op, arrays):
-    """As the World's table has it. call: "all_reduce" or "reduce", which is never in pairs."""
+    """As the World's table has it. call: "all_reduce" or "reduce"."""
     places = world._desk.lines.hosts
     hosts = [
         tuple(rank for rank, each in enumerate(places) if each == place)
         for place in dict.fromkeys(places)
     ]
+    return reduced_by_the_table(call, op, arrays, hosts)
+
+
+def reduced_by_the_table(call, op, arrays, hosts):
+    """By the default table. A "reduce" is never in pairs."""
     limits = len(hosts), len(arrays), arrays[0].nbytes
     algorithm = next(
         row.algorithm

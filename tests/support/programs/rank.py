@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import zerohop as zh
 
 from support.patience import patient
-from support.programs.model import BEHIND, Program, Step, neighbours
+from support.programs.model import BEHIND, FAR, Program, Step, neighbours
 from support.programs.on_world import Finish, OnWorld
 from support.programs.strategies import Group
 from support.programs.ways import put_elsewhere, stop_after_each_step, watch
@@ -89,6 +89,8 @@ class Rank:
         self._join_torch()
 
     def _world(self, name: str, made: Made) -> zh.World:
+        is_far = made.options["p2p"] == 0 or "integrity" in made.options
+        assert is_far == (name in FAR)
         place = (self._directory, made.ranks.index(self._rank), len(made.ranks))
         options = {"device": "soft0", "timeout": TIMEOUT, **made.options}
         return zh.World(*place, name=name, **options)
