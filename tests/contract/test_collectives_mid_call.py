@@ -28,8 +28,8 @@ CASES = {
     "large": [
         *(Case(kind, LARGE, WAITS) for kind in (*ALL, "broadcast", "scatter", "gather", "reduce")),
         *(Case(kind, LARGE, WAITS, 0) for kind in ("broadcast", "scatter", "gather", "reduce")),
-        *(Case(kind, LARGE, PIECES) for kind in ("broadcast", "all_gather", "scan", "reduce_scatter")),
-        *(Case(kind, 4 * LARGE, PIECES) for kind in ("all_reduce", "reduce")),
+        *(Case(kind, LARGE, PIECES) for kind in ("broadcast", "all_gather", "reduce_scatter")),
+        *(Case(kind, 4 * LARGE, PIECES) for kind in ("all_reduce", "reduce", "scan")),
     ],
 }  # fmt: skip
 
