@@ -23,8 +23,8 @@ namespace {
 using engine::collective::Algorithm;
 using engine::collective::AlgorithmRow;
 using engine::collective::kAnyBytes;
-using engine::collective::kMostSlice;
 using engine::collective::Kind;
+using engine::collective::kMostSlice;
 using engine::collective::Rank;
 using engine::collective::StagedReduction;
 using engine::collective::Topology;

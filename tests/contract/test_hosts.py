@@ -190,7 +190,7 @@ def test_the_store_is_not_needed_by_ranks_that_have_met(rank_threads, monkeypatc
 def test_a_timeout_while_no_rank_is_missing_names_none(rank_threads):
     """Its own transfers are what is not complete."""
     [world] = worlds(rank_threads, [0], 2)
-    with pytest.raises(zh.TransferTimeout, match="^it takes longer than its timeout$"):
+    with pytest.raises(zh.TransferTimeout, match=r"^it takes longer than its timeout$"):
         world._desk.lines.hear((), True, Deadline(0))
     close([world])
 
@@ -234,7 +234,7 @@ def test_a_table_that_ends_earlier_differs_there(rank):
 
 def test_a_table_of_another_version_is_named():
     for table in ('[["flat"]]', "[5]", "{"):
-        with pytest.raises(ValueError, match="rank 1 has a table .* of another version"):
+        with pytest.raises(ValueError, match=r"rank 1 has a table .* of another version"):
             check_alike("", table, 0, 1)
 
 

@@ -61,8 +61,7 @@ class Call {
       moved = false;
       for (Rank rank = 0; rank < size_; ++rank) moved |= advance(rank);
     }
-    return sent_.empty() &&
-           std::ranges::all_of(ranks_, [](const Member& member) {
+    return sent_.empty() && std::ranges::all_of(ranks_, [](const Member& member) {
              const std::vector<Rank> partners = member.steps.partners();
              return member.done && member.met == std::set<Rank>(partners.begin(), partners.end());
            });
@@ -230,9 +229,9 @@ TEST_CASE("the room follows the array") {
   Hosts hosts(1000);
   std::iota(hosts.begin(), hosts.end(), 0);
   for (const std::uint64_t slice : {std::uint64_t{kEager}, kMostSlice}) {
-    const auto plan = plan_of(topology_of(hosts, {.slice = slice}),
-                              {.size = 1000, .nbytes = nbytes, .reduction = {.dtype = kInt}},
-                              kNoRoot);
+    const auto plan =
+        plan_of(topology_of(hosts, {.slice = slice}),
+                {.size = 1000, .nbytes = nbytes, .reduction = {.dtype = kInt}}, kNoRoot);
     CHECK(plan.room() < 2 * nbytes);
     CHECK(plan.chunk() >= nbytes);
   }
