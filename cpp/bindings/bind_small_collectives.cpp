@@ -195,7 +195,7 @@ PyObject* of_pair_fast(const Arguments& arguments) {
 
 void bind_calls(py::module_& m) {
   py::class_<Calls>(m, "SmallCollectives", R"(
-Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce of any size. And the lock that a
+Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce in slices of up to EAGER bytes. And the lock that a
 collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
 bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns

@@ -24,6 +24,7 @@ using engine::collective::Algorithm;
 using engine::collective::AlgorithmRow;
 using engine::collective::kAnyBytes;
 using engine::collective::Kind;
+using engine::collective::kMostSlice;
 using engine::collective::Rank;
 using engine::collective::StagedReduction;
 using engine::collective::Topology;
@@ -33,8 +34,8 @@ using Row = std::tuple<Most, Most, Most, bool, bool, bool, std::uint64_t>;
 
 AlgorithmRow row_of(const Row& row) {
   const auto& [hosts, ranks, nbytes, by_host, pairs, whole, slice] = row;
-  if (slice == 0 || slice % 16 != 0) {
-    throw py::value_error("the slice of an algorithm must be a multiple of 16 bytes");
+  if (slice == 0 || slice % 16 != 0 || slice > kMostSlice) {
+    throw py::value_error("the slice of an algorithm must be a multiple of 16 bytes, up to 64 MiB");
   }
   return {.hosts = hosts.value_or(kAnyBytes),
           .ranks = ranks.value_or(kAnyBytes),

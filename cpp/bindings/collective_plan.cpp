@@ -12,11 +12,10 @@ namespace {
 
 using engine::collective::kAnyBytes;
 using engine::collective::kEager;
+using engine::collective::kFew;
 using engine::collective::Kind;
 using engine::collective::Move;
 using OfRank = engine::collective::Rank;
-
-constexpr OfRank kFew = 8;  // ranks: with more, all-to-all exchanges take several steps
 
 // Block `number` of `count` equal ones; all of it if the array is not divided.
 struct Cut {
@@ -287,7 +286,7 @@ void Plan::begin_stages(std::uint64_t whole, engine::collective::StagedReduction
       {.rank = place_.rank,
        .size = place_.size,
        .nbytes = whole,
-       .has_result = arrays.to.bytes != nullptr,
+       .has_result = call.kind != Kind::reduce || place_.rank == static_cast<Rank>(place_.root),
        .prefixes = call.kind == Kind::scan,
        .reduction = {.op = call.op, .dtype = *named_, .factor = factor}},
       place_.root);

@@ -1701,6 +1701,7 @@ class Lines:
     """
 
     EAGER: typing.ClassVar[int] = 65536
+    FEW: typing.ClassVar[int] = 8
     INBOX: typing.ClassVar[int] = 262464
     def __init__(
         self,
@@ -1919,7 +1920,7 @@ class GpuGroup:
 
 class SmallCollectives:
     """
-    Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce of any size. And the lock that a
+    Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce in slices of up to EAGER bytes. And the lock that a
     collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
     bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns

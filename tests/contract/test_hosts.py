@@ -5,6 +5,7 @@ test_stages.cpp has every algorithm in more layouts, without a network.
 
 import json
 import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,12 +16,21 @@ from support.elsewhere import put_elsewhere
 from support.hosts import LAYOUTS, put_on_hosts, reduced_by_hosts, size_of
 from support.ranks import close, results, worlds
 from support.reduced import FACTOR, given, reduced, same
+from zerohop._world.addresses import Addresses
+from zerohop._world.deadline import Deadline
+from zerohop._world.entries import Entry
+from zerohop._world.store import Directory
 from zerohop.bench import tune
 from zerohop.bench.command import bench
 from zerohop.collectives.lines import EAGER
-from zerohop.collectives.table import DEFAULT, VARIABLE, Row, read_table, write_table
+from zerohop.collectives.table import DEFAULT, VARIABLE, Row, check_alike, read_table, write_table
 
-ALGORITHMS = ("flat", "hosts", "hosts pairs", "flat whole", "hosts whole", "hosts pairs whole")
+ALGORITHMS = [
+    f"{place}{pairs}{whole}"
+    for place in ("flat", "hosts")
+    for pairs in ("", " pairs")
+    for whole in ("", " whole")
+]
 SLICES = (EAGER, 2 * EAGER)  # along with their headers, and written
 SPREAD = 2.0  # seconds beside those in which a loss is seen: from rank to rank
 SIZES = (0, 4, 1020, EAGER, 3 * EAGER + 4)
@@ -146,6 +156,45 @@ def test_a_rank_that_dies_ends_it_on_all_hosts(rank_threads, monkeypatch, victim
     close(made)
 
 
+def test_what_an_earlier_run_has_left_is_not_believed(rank_threads, monkeypatch):
+    """Its rank was on another host, whose locks are not seen here, and had another table."""
+    put_on_hosts(monkeypatch, None)
+    made = worlds(rank_threads, [0, 1], 2)
+    close(made)
+    directory, key = Directory(rank_threads.directory), f"zerohop/{made[0].name}/1"
+    old = Entry.from_bytes(directory.get(key))
+    old = replace(old, boot="elsewhere", place="elsewhere", table=json.dumps(DEFAULT[3:]))
+    directory.set(key, old.to_bytes())
+    made = worlds(rank_threads, [0], 2)
+    attempts = [Attempt(made[0].all_reduce, 1)]
+    attempts[0].stays_pending(0.3)
+    made += worlds(rank_threads, [1], 2)
+    attempts.append(Attempt(made[1].all_reduce, 1))
+    assert results(attempts) == [2, 2]
+    assert [world._desk.lines.hosts for world in made] == [[0, 0]] * 2
+    close(made)
+
+
+def test_the_store_is_not_needed_by_ranks_that_have_met(rank_threads, monkeypatch):
+    """A World of some ranks calls after the rank whose process had the store has ended."""
+    made = worlds(rank_threads, range(3), 3)
+    results([Attempt(world.barrier) for world in made])
+    made[1].peer(2)
+    made[2].peer(1)
+    some = results([Attempt(world.split, [1, 2]) for world in made[1:]])
+    monkeypatch.setattr(Addresses, "wait", lambda *_: pytest.fail("the store has ended"))
+    assert results([Attempt(world.all_reduce, 1) for world in some]) == [2, 2]
+    close(made)
+
+
+def test_a_timeout_while_no_rank_is_missing_names_none(rank_threads):
+    """Its own transfers are what is not complete."""
+    [world] = worlds(rank_threads, [0], 2)
+    with pytest.raises(zh.TransferTimeout, match=r"^it takes longer than its timeout$"):
+        world._desk.lines.hear((), True, Deadline(0))
+    close([world])
+
+
 # --- tables ---
 
 
@@ -174,6 +223,19 @@ def test_ranks_with_different_tables_are_told_the_difference(rank_threads, monke
         assert f"on rank {rank}, Row(" in error
         assert VARIABLE in error
     close(made)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_table_that_ends_earlier_differs_there(rank):
+    tables = [json.dumps(DEFAULT), json.dumps(DEFAULT[:-1])]
+    with pytest.raises(ValueError, match=f"row {len(DEFAULT)} is .*nothing on rank 1"):
+        check_alike(tables[rank], tables[1 - rank], rank, 1 - rank)
+
+
+def test_a_table_of_another_version_is_named():
+    for table in ('[["flat"]]', "[5]", "{"):
+        with pytest.raises(ValueError, match=r"rank 1 has a table .* of another version"):
+            check_alike("", table, 0, 1)
 
 
 def tuned(world):
@@ -205,15 +267,23 @@ def test_tuning_needs_a_job(tmp_path):
     assert "start it on each of them, as in `torchrun" in made.output
 
 
+def one_row(**more):
+    return json.dumps([{**Row(None, None, None, "flat")._asdict(), **more}])
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
         ("{", "is no table"),
-        ("[]", "must have a row for every number of hosts"),
-        ('[{"hosts": null, "ranks": null, "nbytes": 5, "algorithm": "flat"}]', "every size"),
-        ('[{"hosts": null, "ranks": null, "nbytes": null, "algorithm": "round"}]', "'round'"),
-        ('[{"hosts": -1, "ranks": null, "nbytes": null, "algorithm": "flat"}]', "not -1"),
-        ('[{"hosts": 1, "ranks": 2, "nbytes": null, "algorithm": "flat", "slice": 7}]', "16 bytes"),
+        ("[]", "its last row must be for all"),
+        (one_row(nbytes=5), "its last row"),
+        (one_row(ranks=4), "its last row"),
+        (one_row(algorithm="round"), "'round'"),
+        (one_row(algorithm=5), "no algorithm 5"),
+        (one_row(hosts=-1), "not -1"),
+        (one_row(slice=7), "16 bytes"),
+        (one_row(slice=1 << 63), "up to 64 MiB"),
+        (one_row(slice=1 << 64), "is no table"),
         ('[{"host": 1}]', "host"),
     ],
 )

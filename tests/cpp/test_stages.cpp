@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <numeric>
+#include <set>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -46,23 +48,23 @@ class Call {
                               .reduction = {.op = Op::sum, .dtype = kInt}},
                              root);
       member.room.resize(member.steps.room());
-      // A result without elements must have a place, too.
-      std::byte* const to = reinterpret_cast<std::byte*>(member.to.data());
       member.steps.begin({.from = {reinterpret_cast<std::byte*>(member.from.data())},
-                          .to = {has_result && to == nullptr ? &nowhere_ : to},
+                          .to = {reinterpret_cast<std::byte*>(member.to.data())},
                           .room = {member.room.data()},
                           .nbytes = count * sizeof(std::int64_t)});
     }
   }
 
-  // Whether all came to an end.
+  // Whether all came to an end, and had moves to and from their partners only.
   bool run() {
     for (bool moved = true; moved;) {
       moved = false;
       for (Rank rank = 0; rank < size_; ++rank) moved |= advance(rank);
     }
-    return sent_.empty() &&
-           std::ranges::all_of(ranks_, [](const Member& member) { return member.done; });
+    return sent_.empty() && std::ranges::all_of(ranks_, [](const Member& member) {
+             const std::vector<Rank> partners = member.steps.partners();
+             return member.done && member.met == std::set<Rank>(partners.begin(), partners.end());
+           });
   }
 
   bool is_right() const {
@@ -87,6 +89,7 @@ class Call {
     std::vector<std::int64_t> from, to;
     std::vector<std::byte> room;
     std::vector<Move> sends, receives;
+    std::set<Rank> met;
     bool done = false;
   };
   using Key = std::tuple<Rank, Rank, std::uint32_t>;  // from, to, part
@@ -112,7 +115,9 @@ class Call {
     const std::vector<Move> arrived = std::move(member.receives);
     member.done = !member.steps.next(member.sends, member.receives, arrived);
     if (member.done) return true;
+    for (const Move& move : member.receives) member.met.insert(move.rank);
     for (const Move& move : member.sends) {
+      member.met.insert(move.rank);
       REQUIRE(move.nbytes <= kSlice);
       const bool is_new =
           sent_
@@ -126,7 +131,6 @@ class Call {
   const Rank size_;
   const std::size_t count_;
   const bool prefixes_;
-  std::byte nowhere_{};
   std::vector<Member> ranks_;
   std::map<Key, std::vector<std::byte>> sent_;
 };
@@ -214,6 +218,23 @@ TEST_CASE("whole blocks go to all at once if that takes one stage") {
   CHECK_FALSE(is_direct({0, 1, 2}, 0));
   CHECK_FALSE(is_direct({0, 0, 1, 1}, 0));
   CHECK_FALSE(is_direct({0, 0}, kEager + 1));
+  const Algorithm flat{.pairs = true, .whole = true};
+  CHECK_FALSE(topology_of({0, 0, 1, 1}, flat).is_direct(flat, 0));
+  CHECK(topology_of({0, 0, 0}, flat).is_direct(flat, 0));
+  CHECK(topology_of({0, 1}, flat).is_direct(flat, 0));
+}
+
+TEST_CASE("the room follows the array") {
+  const std::uint64_t nbytes = std::uint64_t{3} << 20;
+  Hosts hosts(1000);
+  std::iota(hosts.begin(), hosts.end(), 0);
+  for (const std::uint64_t slice : {std::uint64_t{kEager}, kMostSlice}) {
+    const auto plan =
+        plan_of(topology_of(hosts, {.slice = slice}),
+                {.size = 1000, .nbytes = nbytes, .reduction = {.dtype = kInt}}, kNoRoot);
+    CHECK(plan.room() < 2 * nbytes);
+    CHECK(plan.chunk() >= nbytes);
+  }
 }
 
 }  // namespace

@@ -8,10 +8,14 @@ namespace {
 
 // The pipeline empties after each chunk, which takes as many steps as there are stages.
 constexpr std::uint64_t kChunk = std::uint64_t{4} << 20;
-constexpr std::uint64_t kWrittenChunk = std::uint64_t{64} << 20;
+constexpr std::uint64_t kWrittenChunk = kMostSlice;
 
 // Before the last stage: what remains to be done with the result is done once.
 Op partial(Op op) noexcept { return op == Op::avg || op == Op::premul_sum ? Op::sum : op; }
+
+bool has(std::span<const Rank> group, Rank rank) {
+  return std::ranges::find(group, rank) != group.end();
+}
 
 }  // namespace
 
@@ -23,8 +27,10 @@ StagedReduction plan_of(const Topology& topology, StagedReduction::Terms terms, 
 }
 
 StagedReduction::StagedReduction(const Terms& terms, Stages stages) : terms_(terms) {
-  const bool written = terms.slice > kEager;
-  piece_most_ = stages.shares * terms.slice;
+  // No more than a share of the array, to whole elements: each has up to 16 bytes.
+  terms_.slice = std::min(terms.slice, (terms.nbytes / stages.shares / 16 + 1) * 16);
+  const bool written = terms_.slice > kEager;
+  piece_most_ = stages.shares * terms_.slice;
   const std::uint64_t most = written ? kWrittenChunk : kChunk;
   chunk_most_ = std::max<std::uint64_t>(most / piece_most_, 1) * piece_most_;
   // The receiver of a slice that is written must be there at the same time.
@@ -64,13 +70,22 @@ StagedReduction::StagedReduction(const Terms& terms, Stages stages) : terms_(ter
 
 std::vector<Rank> StagedReduction::partners() const {
   std::vector<Rank> found;
+  const auto add = [&](std::span<const Rank> ranks) {
+    for (const Rank rank : ranks) {
+      if (rank != terms_.rank && !has(found, rank)) found.push_back(rank);
+    }
+  };
   for (const Part& part : parts_) {
-    for (const auto& group : {part.stage.from, part.stage.to}) {
-      for (const Rank rank : group) {
-        if (rank != terms_.rank && std::ranges::find(found, rank) == found.end()) {
-          found.push_back(rank);
-        }
+    const std::span<const Rank> from = part.stage.from, to = part.stage.to;
+    if (part.stage.combines || part.stage.sliced) {
+      if (part.in_from) add(to);
+      if (part.in_to) add(from);
+    } else if (part.in_from && part.at_from == 0) {
+      for (const Rank& rank : to) {
+        if (!has(from, rank)) add({&rank, 1});
       }
+    } else if (part.in_to && !part.in_from) {
+      add(from.first(1));
     }
   }
   return found;
@@ -146,7 +161,7 @@ StagedReduction::Place StagedReduction::slot(std::size_t number) const noexcept 
 // Where this rank has that part of the result, or keeps it until it has passed it on.
 StagedReduction::Place StagedReduction::result(std::uint64_t piece,
                                                std::uint64_t begin) const noexcept {
-  if (arrays_.to.bytes != nullptr) return in(arrays_.to, piece, begin);
+  if (terms_.has_result) return in(arrays_.to, piece, begin);
   Place place = slot(slots_ + piece % results_);
   place.bytes += begin - ranges(piece)[home_].own.begin;
   return place;
@@ -214,7 +229,7 @@ void StagedReduction::add_sends(std::size_t stage, std::uint64_t piece,
   for (std::size_t step = 0; step < to.size(); ++step) {
     const std::size_t at = (part.at_from + 1 + step) % to.size();
     const Rank rank = to[at];
-    const bool has_it = !combines && !sliced && std::ranges::find(from, rank) != from.end();
+    const bool has_it = !combines && !sliced && has(from, rank);
     if (rank == terms_.rank || has_it) continue;
     const Range sent = !combines ? own : sliced ? slice(shared, at, to.size()) : shared;
     const Place place = terms_.prefixes && !combines ? slot(slots_ + rank)

@@ -19,12 +19,14 @@
 
 namespace zerohop::engine::collective {
 
+constexpr std::uint64_t kMostSlice = std::uint64_t{64} << 20;  // bytes
+
 class StagedReduction {
  public:
   struct Terms {
     Rank rank = 0;
     Rank size = 1;
-    std::uint64_t slice = kEager;  // of Algorithm
+    std::uint64_t slice = kEager;  // of Algorithm, up to kMostSlice
     std::uint64_t nbytes = 0;      // of the call's array
     bool has_result = true;        // this rank
     bool prefixes = false;         // rank r gets that of ranks 0 to r; the stages are flat
@@ -38,6 +40,7 @@ class StagedReduction {
   std::uint64_t slice() const noexcept { return terms_.slice; }
   std::uint64_t chunk() const noexcept { return chunk_most_; }
   std::uint64_t room() const noexcept { return (slots_ + results_) * terms_.slice; }
+  // The ranks with moves to or from this one.
   std::vector<Rank> partners() const;
 
   struct Array {
@@ -47,7 +50,7 @@ class StagedReduction {
   // In host memory.
   struct Arrays {
     Array from;
-    Array to;    // may be `from`; null: no result on this rank
+    Array to;    // may be `from`; not used without a result on this rank
     Array room;  // of room() bytes
     std::uint64_t nbytes = 0;
     std::uint64_t before = 0;  // bytes of the call's array before these: whole chunks

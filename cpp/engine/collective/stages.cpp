@@ -9,8 +9,6 @@
 namespace zerohop::engine::collective {
 namespace {
 
-constexpr Rank kFew = 8;  // so many ranks exchange whole blocks with all others at once
-
 using Group = std::vector<Rank>;
 using Level = std::vector<Stage>;  // of different ranks, at the same time
 
@@ -150,8 +148,9 @@ const Algorithm& Topology::algorithm(std::uint64_t nbytes) const noexcept {
 }
 
 bool Topology::is_direct(const Algorithm& algorithm, std::uint64_t nbytes) const noexcept {
-  const bool flat = !algorithm.by_host || hosts_.size() == 1 || hosts_.size() == size_;
-  const bool at_once = hosts_.size() <= 2 || !algorithm.pairs;  // of two, it is the same
+  const std::size_t hosts = algorithm.by_host || hosts_.size() == 1 ? hosts_.size() : size_;
+  const bool flat = hosts == 1 || hosts == size_;
+  const bool at_once = hosts <= 2 || !algorithm.pairs;  // of two, it is the same
   return algorithm.whole && at_once && flat && size_ <= kFew && nbytes <= kEager;
 }
 

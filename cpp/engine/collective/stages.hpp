@@ -17,6 +17,8 @@
 
 namespace zerohop::engine::collective {
 
+constexpr Rank kFew = 8;  // so many ranks exchange small blocks with all others at once
+
 struct Algorithm {
   bool by_host = false;          // else as if each rank had a host of its own
   bool pairs = false;            // across hosts

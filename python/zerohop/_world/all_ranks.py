@@ -48,6 +48,7 @@ class AllRanks(Membership):
         super().__init__(endpoint, name, rank, size, slots)
         self.ranges = SlotRanges(slots.first)
         self._splits = Splits(self.ranges)
+        self._met: dict[int, Entry] = {}  # of connected ranks
         self._why: dict[int, str] = {}  # a rank left, from the store; "": unknown
         self._look_again = 0.0  # has_company() does not check before this time.monotonic()
         # Made at the first use, under the lock, while no other rank is waited for.
@@ -77,10 +78,15 @@ class AllRanks(Membership):
 
     def entry(self, rank: int, deadline: Deadline) -> Entry:
         self.check_open()
-        try:
-            return self._addresses.wait(rank, deadline.end)[0]
-        except (Error, OSError) as error:
-            raise self.named(error, rank) if isinstance(error, Error) else error from None
+        if rank not in self._met:
+            try:
+                entry, lead = self._addresses.wait(rank, deadline.end)
+            except (Error, OSError) as error:
+                raise self.named(error, rank) if isinstance(error, Error) else error from None
+            if lead.sure:
+                return entry
+            self.peer(rank, deadline)
+        return self._met[rank]
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         return self._splits.make(self, ranks, name)
@@ -101,6 +107,7 @@ class AllRanks(Membership):
                     seconds = min(lead.seconds, deadline.to_connect())
                     peer = self.endpoint.connect(entry.address, seconds)
                     self._addresses.found(rank, entry)
+                    self._met[rank] = entry
                     return peer
             except (
                 PeerLost,

@@ -59,7 +59,7 @@ class Membership:
         raise NotImplementedError
 
     def entry(self, rank: int, deadline: Deadline) -> Entry:
-        """Of another rank, in the store. Raises TransferTimeout, Error."""
+        """Of another rank, of this run. Connects to it only if that cannot be known otherwise. Raises TransferTimeout, Error."""
         raise NotImplementedError
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:

@@ -28,6 +28,11 @@ class Lead:
     seconds: float  # how long to try its address; 0: it is not there
     lost: bool  # a rank that is not at its address is lost; else a new one may come
 
+    @property
+    def sure(self) -> bool:
+        """The entry is of this run, not of an earlier one."""
+        return self.lost or self.seconds == float("inf")
+
 
 class Run(Protocol):
     """A rank's part in a run. Thread-safe."""

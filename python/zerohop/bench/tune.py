@@ -55,7 +55,7 @@ def candidates(nbytes: int, hosts: int, ranks: int) -> Iterator[tuple[str, int]]
 
 
 def tuned(world: zh.World, sizes: tuple[int, ...]) -> list[Row]:
-    """All ranks call it, and get the same rows: for as many hosts and ranks as the World has."""
+    """All ranks call it, and get the same rows: for up to as many hosts and ranks as the World has."""
     lines = world._desk.lines
     world.all_reduce(0)  # the ranks know where all are
     hosts, ranks = lines.topology(Deadline(0)).hosts, world.size

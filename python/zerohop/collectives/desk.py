@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
 
-# Calls in which every rank hears from every other.
+# Calls in which every rank hears from every other, if all are on one host.
 _HEARD_BY_ALL = (KINDS[ALL_REDUCE], KINDS[REDUCE_SCATTER])
 
 

@@ -66,7 +66,7 @@ class Lines:
         membership.share(_inbox_name(membership.name, rank, membership.rank), inbox)
 
     def topology(self, deadline: Deadline, *, all_needed: bool = True) -> _core.Topology:
-        """Where all ranks are, from their entries in the store. Raises like connect(), and ValueError: they have different tables."""
+        """Where all ranks are, from their entries. Raises like connect(), and ValueError: they have different tables."""
         if self._topology is None:
             membership = self.membership
             places: dict[str, int] = {}
@@ -138,7 +138,11 @@ class Lines:
         if any(self.core.has_news(rank) for rank in needed):
             return True
         if deadline.passed:
-            raise TransferTimeout(f"{who_has(needed)} not made the matching call in time")
+            raise TransferTimeout(
+                f"{who_has(needed)} not made the matching call in time"
+                if needed
+                else "it takes longer than its timeout"
+            )
         return False
 
     def check(self, needed: Collection[int], *, all_needed: bool) -> None:

@@ -69,7 +69,7 @@ def _copied(turn: Turn, target: Block, source: Block) -> Block:
 
 
 def all_reduce(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
-    """Small arrays go to all ranks, each of which reduces all; of large ones each rank reduces a part."""
+    """As the table has it: arrays go to all ranks, each of which reduces all, or in stages."""
     if turn.topology.is_direct(block.nbytes):
         _direct(turn, dict.fromkeys(turn.others, block), turn.others, block, out, reduction)
     else:

@@ -2,7 +2,7 @@
 
 A file has a list of rows in JSON, each {"hosts": 2, "ranks": null, "nbytes": 65536, "algorithm": "hosts pairs whole", "slice": 65536}.
 A row applies to Worlds of up to so many hosts and ranks and to arrays of up to so many bytes, null to any; the first row that applies
-counts. algorithm: "flat" (all ranks with all others) or "hosts" (first the ranks of a host), then perhaps "pairs" (across hosts
+counts; the last one applies to all. algorithm: "flat" (all ranks with all others) or "hosts" (first the ranks of a host), then perhaps "pairs" (across hosts
 by recursive doubling, of slices halving and doubling) and "whole" (arrays are not divided into slices). slice: most bytes of a slice.
 """
 
@@ -64,8 +64,9 @@ def read_table() -> str:
             rows = [_row(each) for each in json.load(file)]
         if len(rows) > _MOST_ROWS:
             raise ValueError(f"it has {len(rows)} rows, more than {_MOST_ROWS}")
-        for hosts in (1, 1 << 20):
-            _core.Topology([0] if hosts == 1 else [0, 1], [row.for_core() for row in rows])
+        if not rows or rows[-1][:3] != (None, None, None):
+            raise ValueError("its last row must be for all: hosts, ranks and nbytes null")
+        _core.Topology([0], [row.for_core() for row in rows])
     except OSError as error:
         raise OSError(f"{VARIABLE}={path}: {error.strerror}: correct or unset it") from None
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -88,10 +89,17 @@ def rows_in(table: str) -> list[CoreRow]:
 
 def check_alike(table: str, other: str, rank: int, other_rank: int) -> None:
     """Raises ValueError."""
-    mine, its = _rows(table), _rows(other)
+    mine = _rows(table)
+    try:
+        its = _rows(other)
+    except (TypeError, ValueError, RecursionError):
+        raise ValueError(
+            f"rank {other_rank} has a table of algorithms of another version of zerohop: use the same version on all ranks"
+        ) from None
     if mine == its:
         return
-    at = next((n for n, (a, b) in enumerate(zip(mine, its, strict=False)) if a != b), len(mine))
+    pairs = enumerate(zip(mine, its, strict=False))
+    at = next((n for n, (a, b) in pairs if a != b), min(len(mine), len(its)))
     shown = [str(rows[at]) if at < len(rows) else "nothing" for rows in (mine, its)]
     raise ValueError(
         f"ranks {rank} and {other_rank} have different tables of algorithms: row {at + 1} is {shown[0]} on rank {rank}, "
@@ -109,7 +117,7 @@ def _row(given: Any) -> Row:
         number = getattr(row, name)
         if number is not None and (type(number) is not int or number < 0):
             raise ValueError(f"{name} must be a number or null, not {number!r}")
-    words = row.algorithm.split()
+    words = row.algorithm.split() if isinstance(row.algorithm, str) else ()
     if len(words) != len(set(words)) or not _is_algorithm(words):
         raise ValueError(f"there is no algorithm {row.algorithm!r}")
     if type(row.slice) is not int:

@@ -13,7 +13,7 @@ from zerohop.collectives.copies import Copier
 from zerohop.collectives.exchange import Exchange, Move
 from zerohop.collectives.lines import Lines
 
-FEW = 8  # ranks: so few exchange small blocks all at once
+FEW = _core.Lines.FEW  # ranks: so few exchange small blocks all at once
 
 
 @dataclass(frozen=True)
