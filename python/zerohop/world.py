@@ -20,7 +20,7 @@ from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
-from zerohop._world.membership import Membership
+from zerohop._world.membership import Membership, check_name
 from zerohop._world.segment_names import SegmentNames
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
@@ -90,8 +90,7 @@ class World(CollectiveCalls, ReductionCalls):
         self.local_rank = whole("local_rank", local_rank)
         if not 0 <= whole("rank", rank) < whole("size", size):
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
-        if not isinstance(name, str) or not name or not name.isprintable():
-            raise ValueError(f"name must be printable text, not {name!r}")
+        check_name(name)
         check_way(gpu_collectives)
         self._store = open_store(store)
         options = {"local_rank": self.local_rank, **options}
@@ -194,9 +193,9 @@ class World(CollectiveCalls, ReductionCalls):
         ``peer(rank)`` is the Peer of this World, with the same messages and notifications. It has no segments; about 600 can exist.
 
         ranks: this World's, the same list on all of them; a rank's number in the new World is its place there.
-        name: the same on all of them; default: by the ranks. Several with the same name, or ranks, are told apart by their order.
+        name: the same on all of them; default: by the ranks. Several with the same name and ranks are told apart by their order.
 
-        Raises ValueError (this rank is not among them, no slots are left), TypeError, Error.
+        Raises ValueError (this rank is not among them, name, no slots are left), TypeError, Error.
         """
         made = type(self).__new__(type(self))
         made.local_rank, made._options, made._store = self.local_rank, self._options, self._store
@@ -320,7 +319,7 @@ class World(CollectiveCalls, ReductionCalls):
         deadline = Deadline(self._membership.bound(timeout))
         if self._next is None:
             meeting, ranks = self._shrinking.agree(deadline, store)
-            rank, name = ranks.index(self.rank), name_behind(self.name)
+            rank, name = ranks.index(self.rank), name_behind(self._membership)
             self._next = World(meeting, rank, len(ranks), name=name, **self._options)
         if not self._has_next:
             self._next = self._met(self._next, deadline)

@@ -50,6 +50,34 @@ def test_ranks_of_several_worlds(job):
     job(in_splits, 4)
 
 
+def names(world: zh.World) -> None:
+    """Equal names of different ranks, the World's own, and one that looks like a second one."""
+    own, everyone = world.rank, range(world.size)
+    made = [
+        world.split(ranks, name=name)
+        for name, ranks in (("pair", [0, 1]), ("pair", [0, 2]), ("pair", [1, 2]))
+        if own in ranks
+    ]
+    for each in made:
+        with within(LOST_WITHIN):
+            assert sorted(gathered(each, own)) == gathered(each, own)
+            assert own in gathered(each, own)
+        each.barrier()
+    for name in (world.name, "a", "a", "a (2)"):
+        made.append(world.split(everyone, name=name))
+    for number, each in enumerate(made[2:]):
+        assert gathered(each, number) == [number] * world.size
+    for each in made:
+        each.close()
+    world.barrier()
+    world.split(everyone).close()  # frees what all have closed
+    assert gathered(world, own) == list(everyone)
+
+
+def test_equal_names(job):
+    job(names, 3)
+
+
 def left() -> tuple[int, int]:
     """Descriptors and threads of this process."""
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -188,6 +216,8 @@ def test_mistakes(rank_threads):
             world.split(ranks)
     with pytest.raises(TypeError):
         world.split(["1"])
+    with pytest.raises(ValueError, match="printable"):
+        world.split([1], name="\n")
     alone = world.split([1])
     assert gathered(alone, 7) == [7]
     alone.barrier()

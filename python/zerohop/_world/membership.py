@@ -18,16 +18,18 @@ from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
 
 class Membership:
-    """name: of the World. slots: of this rank. place, table: of its Entry."""
+    """name: of the World. key: different from other Worlds', the same on all ranks. slots: of this rank. place, table: of its Entry."""
 
     reports: FailureReports
     history: History
     place: str
     table: str
 
-    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots) -> None:
+    def __init__(
+        self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots, key: str = ""
+    ) -> None:
         self.endpoint, self.name, self.rank, self.size = endpoint, name, rank, size
-        self.slots, self._pid = slots, os.getpid()
+        self.key, self.slots, self._pid = key or name, slots, os.getpid()
         self._peers: dict[int, _core.Peer] = {}
         # Ranks that were already gone when first needed, and those that have left though their Peers live.
         self._unreached: dict[int, PeerLost] = {}
@@ -204,6 +206,12 @@ class Membership:
     def is_here(self) -> bool:
         """Whether this process may still act for the rank: it is not closed, and not a forked child."""
         return self._pid == os.getpid() and not self.closed
+
+
+def check_name(name: object) -> None:
+    """Of a World. Raises ValueError."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ValueError(f"name must be printable text, not {name!r}")
 
 
 def without_fault(error: BaseException | None) -> bool:

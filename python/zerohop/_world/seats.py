@@ -79,7 +79,7 @@ class FarSeat:
 
 
 class FarSeats:
-    """Those that this rank uses. world: its name."""
+    """Those that this rank uses. world: its key."""
 
     def __init__(self, world: str, rank: int) -> None:
         self.name, self._rank = f"seat in {world!r}", rank

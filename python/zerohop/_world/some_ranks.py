@@ -19,31 +19,32 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 
 
 class SomeRanks(Membership):
-    """whole: of all ranks. ranks: theirs in the whole World, in order. slots, context: free on this rank. left: called at the end of close()."""
+    """whole: of all ranks. ranks: theirs in the whole World, in order. names: its name and its key. slots, context: free on this rank. left: called at the end of close()."""
 
     def __init__(
         self,
         whole: Membership,
         ranks: Sequence[int],
-        name: str,
+        names: tuple[str, str],
         slots: Slots,
         context: int,
         left: Callable[[], None],
     ) -> None:
-        super().__init__(whole.endpoint, name, ranks.index(whole.rank), len(ranks), slots)
+        (name, key), rank, size = names, ranks.index(whole.rank), len(ranks)
+        super().__init__(whole.endpoint, name, rank, size, slots, key)
         self._whole, self._ranks = whole, ranks
         self.place, self.table = whole.place, whole.table
         self._has_left, self._left_here = False, left
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
-        self._seats = FarSeats(name, self.rank)
+        self._seats = FarSeats(key, rank)
         for slot in range(slots.first, slots.barrier + _core.Barrier.SLOTS):
             self.endpoint.reset_notify(slot)
-        here = (self._holdings, name, self.rank, self.size)
+        here = (self._holdings, key, rank, size)
         try:
             self.reports = FailureReports(*here, slots.bell, self._seats.bell_at)
             self.history = History(*here)
-            self.seat = Seat(self._holdings, self.size, slots, context)
+            self.seat = Seat(self._holdings, size, slots, context)
             self.share(self._seats.name, self.seat.memory)  # last: who finds it finds the rest
         except BaseException:
             self.free()

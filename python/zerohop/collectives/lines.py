@@ -63,7 +63,7 @@ class Lines:
         inbox = membership.endpoint.empty(_core.Lines.INBOX)
         self.core.add(rank, peer, inbox, membership.slots_at(rank).first)
         self._peers[rank], self._inboxes[rank] = peer, inbox
-        membership.share(_inbox_name(membership.name, rank, membership.rank), inbox)
+        membership.share(_inbox_name(membership.key, rank, membership.rank), inbox)
 
     def topology(self, deadline: Deadline, *, all_needed: bool = True) -> _core.Topology:
         """Where all ranks are, from their entries in the store. Raises like connect(), and ValueError: they have different tables."""
@@ -105,7 +105,7 @@ class Lines:
     ) -> None:
         """Waits for that rank's inbox. needed: as in check(). Raises like wait_on()."""
         membership, peer = self.membership, self._peers[rank]
-        name = _inbox_name(membership.name, membership.rank, rank)
+        name = _inbox_name(membership.key, membership.rank, rank)
         while True:
             try:
                 inbox = peer.lookup(name, deadline.slice)
@@ -208,5 +208,5 @@ class Lines:
         return PeerLost(self.membership.lost(rank))
 
 
-def _inbox_name(name: str, source: int, target: int) -> str:
-    return f"collectives of {name!r}, from rank {source} to {target}"
+def _inbox_name(key: str, source: int, target: int) -> str:
+    return f"collectives of {key!r}, from rank {source} to {target}"
