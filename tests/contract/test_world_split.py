@@ -50,6 +50,25 @@ def test_ranks_of_several_worlds(job):
     job(in_splits, 4)
 
 
+def test_a_dead_rank_is_noticed_while_another_is_late(rank_threads):
+    """Each waits first for rank 1, which never calls split()."""
+    members = [start(rank_threads, rank, 3) for rank in range(3)]
+    try:
+        assert ask(members, "meet") == ["met"] * 3
+        for name, ranks in (("up", [0, 1, 2]), ("down", [0, 2, 1])):
+            ask([members[0], members[2]], "split", name, ranks)
+        members[2].signal(signal.SIGKILL)
+        for call in ("meet_in", "gather_in"):
+            for name in ("up", "down"):
+                with within(LOST_WITHIN):
+                    (answer,) = ask(members[:1], call, name)
+                assert isinstance(answer, zh.PeerLost)
+                assert "is lost" in str(answer) or "have ended" in str(answer)
+    finally:
+        for each in members:
+            each.discard()
+
+
 def names(world: zh.World) -> None:
     """Equal names of different ranks, the World's own, and one that looks like a second one."""
     own, everyone = world.rank, range(world.size)
