@@ -364,6 +364,7 @@ class World(CollectiveCalls, ReductionCalls):
         finally:
             self._membership.close(timeout)
             self._desk.join(_LAST)
+            self._membership.let_go(self._desk.join)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "

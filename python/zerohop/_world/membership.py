@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 
 from zerohop import _core
@@ -87,6 +87,9 @@ class Membership:
 
     def close(self, timeout: float | None) -> None:
         raise NotImplementedError
+
+    def let_go(self, join: Callable[[float], bool]) -> None:
+        """After close(). join: waits so long for calls in progress, and tells whether they have ended."""
 
     def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
         raise NotImplementedError

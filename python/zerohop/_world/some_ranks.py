@@ -19,7 +19,7 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 
 
 class SomeRanks(Membership):
-    """whole: of all ranks. ranks: theirs in the whole World, in order. names: its name and its key. slots, context: free on this rank. left: called at the end of close()."""
+    """whole: of all ranks. ranks: theirs in the whole World, in order. names: its name and its key. slots, context: free on this rank. left: called at the end."""
 
     def __init__(
         self,
@@ -35,6 +35,8 @@ class SomeRanks(Membership):
         self._whole, self._ranks = whole, ranks
         self.place, self.table = whole.place, whole.table
         self._has_left, self._left_here = False, left
+        self._join: Callable[[float], bool] | None = None  # between let_go() and the next
+        self._gone = False  # as the other ranks know
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
         self._seats = FarSeats(key, rank)
@@ -136,12 +138,19 @@ class SomeRanks(Membership):
         for peer in self.endpoint.peers:
             with suppress(Error):
                 _core.end_context(peer, self.seat.context)
-        self._seats.leave()
+
+    def let_go(self, join: Callable[[float], bool]) -> None:
+        if not self._gone:
+            self._join = join
         self._left_here()
 
     def is_free(self) -> bool:
-        """Whether no other rank uses this one's slots and memory any more."""
-        return not any(self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users())
+        """Whether no other rank uses this one's slots and memory any more. Tells them once this rank does not use theirs."""
+        join = self._join
+        if join is not None and join(0.0):  # a call in progress may still write there
+            self._seats.leave()
+            self._gone, self._join = True, None
+        return self._gone and not any(self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users())
 
     def free(self) -> list[_core.Memory]:
         """As Holdings.free()."""
