@@ -39,7 +39,7 @@ class SomeRanks(Membership):
         self._gone = False  # as the other ranks know
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
-        self._seats = FarSeats(key, rank)
+        self._seats = FarSeats(key, rank, size, slots.lines)
         for slot in range(slots.first, slots.barrier + _core.Barrier.SLOTS):
             self.endpoint.reset_notify(slot)
         here = (self._holdings, key, rank, size)
