@@ -20,7 +20,7 @@ from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
-from zerohop._world.membership import Membership, check_name
+from zerohop._world.membership import Membership, check_name, left_if_it_fails
 from zerohop._world.segment_names import SegmentNames
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
-_LAST = 1.0  # seconds for calls in progress to notice that the World is closed
 _open: weakref.WeakSet[World] = weakref.WeakSet()
 
 
@@ -199,7 +198,8 @@ class World(CollectiveCalls, ReductionCalls):
         """
         made = type(self).__new__(type(self))
         made.local_rank, made._options, made._store = self.local_rank, self._options, self._store
-        made._begin(self._membership.split(ranks, name))
+        with left_if_it_fails(self._membership.split(ranks, name)) as membership:
+            made._begin(membership)
         return made
 
     def segment(
@@ -363,7 +363,6 @@ class World(CollectiveCalls, ReductionCalls):
             self._desk.gpus.close(0.0 if error else self._membership.bound(timeout))
         finally:
             self._membership.close(timeout)
-            self._desk.join(_LAST)
             self._membership.let_go(self._desk.join)
         if untaken:
             warnings.warn(

@@ -266,6 +266,9 @@ def test_mistakes(rank_threads):
     alone = world.split([1])
     assert gathered(alone, 7) == [7]
     alone.barrier()
+    for rank in (-1, 1):
+        with pytest.raises(ValueError, match="from 0 to 0"):
+            alone.split([0, rank])
     with pytest.raises(ValueError, match="make them in the World that was split"):
         alone.segment(8)
     with pytest.raises(zh.TransferTimeout, match=r"rank 1: "), within(5):

@@ -76,11 +76,14 @@ class AllRanks(Membership):
         return 0
 
     def entry(self, rank: int, deadline: Deadline) -> Entry:
-        self.check_open()
         try:
-            return self._addresses.wait(rank, deadline.end)[0]
-        except (Error, OSError) as error:
-            raise self.named(error, rank) if isinstance(error, Error) else error from None
+            return self.find_entry(rank, deadline)
+        except Error as error:
+            raise self.named(error, rank) from None
+
+    def find_entry(self, rank: int, deadline: Deadline) -> Entry:
+        self.check_open()
+        return self._addresses.wait(rank, deadline.end)[0]
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         return self._splits.make(self, ranks, name)

@@ -11,7 +11,7 @@ from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.holdings import Holdings
-from zerohop._world.membership import Membership, without_fault
+from zerohop._world.membership import Membership, checked_ranks, without_fault
 from zerohop._world.notifications import Slots
 from zerohop._world.seats import FarSeat, FarSeats, Seat
 from zerohop.endpoint import Endpoint
@@ -68,6 +68,7 @@ class SomeRanks(Membership):
 
     def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         self.check_open()
+        self._check_rank(rank)
         try:
             return self._whole.reach(self._ranks[rank], deadline)
         except (PeerLost, TransferTimeout) as error:
@@ -85,11 +86,15 @@ class SomeRanks(Membership):
         return self._far_seats[rank].context
 
     def entry(self, rank: int, deadline: Deadline) -> Entry:
-        return self._whole.entry(self._ranks[rank], deadline)
+        try:
+            return self._whole.find_entry(self._ranks[rank], deadline)
+        except Error as error:
+            raise self.named(error, rank) from None
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         self.check_open()
-        return self._whole.split([self._ranks[rank] for rank in ranks], name)
+        numbers = checked_ranks(self, ranks)
+        return self._whole.split([self._ranks[rank] for rank in numbers], name)
 
     def own_endpoint(self) -> Endpoint:
         return self._whole.own_endpoint()
@@ -114,6 +119,10 @@ class SomeRanks(Membership):
                 f"it has not called split() for {self.name!r} in time ({error})"
             ) from None
         return peer
+
+    def _left(self, rank: int) -> str:
+        number = self._ranks[rank]
+        return self._whole.reports.why_left(number) or self._whole._left(number)
 
     def seems_well(self, rank: int) -> bool:
         return super().seems_well(rank) and self._whole.seems_well(self._ranks[rank])
@@ -142,6 +151,7 @@ class SomeRanks(Membership):
     def let_go(self, join: Callable[[float], bool]) -> None:
         if not self._gone:
             self._join = join
+        super().let_go(join)
         self._left_here()
 
     def is_free(self) -> bool:
@@ -150,7 +160,9 @@ class SomeRanks(Membership):
         if join is not None and join(0.0):  # a call in progress may still write there
             self._seats.leave()
             self._gone, self._join = True, None
-        return self._gone and not any(self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users())
+        return self._gone and not any(
+            self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users()
+        )
 
     def free(self) -> list[_core.Memory]:
         """As Holdings.free()."""

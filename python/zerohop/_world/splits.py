@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from zerohop import _core
-from zerohop._endpoint.numbers import whole
-from zerohop._world.membership import Membership, check_name
+from zerohop._world.membership import Membership, check_name, checked_ranks
 from zerohop._world.notifications import SlotRanges, Slots, slots_for
 from zerohop._world.seats import Seat
 from zerohop._world.some_ranks import SomeRanks
@@ -41,7 +40,7 @@ class Splits:
         membership.check_open()
         if name is not None:
             check_name(name)
-        ranks = _checked(membership, ranks)
+        ranks = checked_ranks(membership, ranks)
         with self._lock:
             self._sweep()
             if name is None:
@@ -94,16 +93,6 @@ class Splits:
         while self._late and self._late[0][0] < time.monotonic():
             for memory in self._late.popleft()[1]:
                 memory.close()
-
-
-def _checked(membership: Membership, ranks: Sequence[int]) -> list[int]:
-    numbers = [whole("each of ranks", rank) for rank in ranks]
-    size, own = membership.size, membership.rank
-    if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
-        raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
-    if own not in numbers:
-        raise ValueError(f"rank {own} is not among the ranks {numbers}: only those call split()")
-    return numbers
 
 
 def _shown(ranks: Sequence[int]) -> str:
