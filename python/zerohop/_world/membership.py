@@ -16,7 +16,6 @@ from zerohop._world.notifications import Slots
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
-
 _LAST = 1.0  # seconds for calls in progress to notice that the World is closed
 
 
