@@ -145,7 +145,7 @@ class Survivors:
         """Also true for a rank without a Peer that may live: it has yet to start, or is slow to answer."""
         if not self._membership.lives(rank, deadline):
             return False
-        if rank in self._membership.connected():
+        if rank in self._membership.with_peer():
             self._silent.pop(rank, None)
             return True
         return time.monotonic() < self._silent.setdefault(rank, time.monotonic()) + _SILENT
