@@ -20,7 +20,7 @@ from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Ending
 from zerohop._world.failure_reports import described
 from zerohop._world.launch import PATIENCE, job_from_environment
-from zerohop._world.membership import Membership
+from zerohop._world.membership import Membership, check_name, left_if_it_fails
 from zerohop._world.segment_names import SegmentNames
 from zerohop._world.shrinking import Shrinking, name_behind
 from zerohop._world.store import Store, open_store
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
 __all__ = ["World"]
 
-_LAST = 1.0  # seconds for calls in progress to notice that the World is closed
 _open: weakref.WeakSet[World] = weakref.WeakSet()
 
 
@@ -90,8 +89,7 @@ class World(CollectiveCalls, ReductionCalls):
         self.local_rank = whole("local_rank", local_rank)
         if not 0 <= whole("rank", rank) < whole("size", size):
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
-        if not isinstance(name, str) or not name or not name.isprintable():
-            raise ValueError(f"name must be printable text, not {name!r}")
+        check_name(name)
         check_way(gpu_collectives)
         self._store = open_store(store)
         options = {"local_rank": self.local_rank, **options}
@@ -194,13 +192,14 @@ class World(CollectiveCalls, ReductionCalls):
         ``peer(rank)`` is the Peer of this World, with the same messages and notifications. It has no segments; about 600 can exist.
 
         ranks: this World's, the same list on all of them; a rank's number in the new World is its place there.
-        name: the same on all of them; default: by the ranks. Several with the same name, or ranks, are told apart by their order.
+        name: the same on all of them; default: by the ranks. Several with the same name and ranks are told apart by their order.
 
-        Raises ValueError (this rank is not among them, no slots are left), TypeError, Error.
+        Raises ValueError (this rank is not among them, name, no slots are left), TypeError, Error.
         """
         made = type(self).__new__(type(self))
         made.local_rank, made._options, made._store = self.local_rank, self._options, self._store
-        made._begin(self._membership.split(ranks, name))
+        with left_if_it_fails(self._membership.split(ranks, name)) as membership:
+            made._begin(membership)
         return made
 
     def segment(
@@ -320,7 +319,7 @@ class World(CollectiveCalls, ReductionCalls):
         deadline = Deadline(self._membership.bound(timeout))
         if self._next is None:
             meeting, ranks = self._shrinking.agree(deadline, store)
-            rank, name = ranks.index(self.rank), name_behind(self.name)
+            rank, name = ranks.index(self.rank), name_behind(self._membership)
             self._next = World(meeting, rank, len(ranks), name=name, **self._options)
         if not self._has_next:
             self._next = self._met(self._next, deadline)
@@ -364,7 +363,7 @@ class World(CollectiveCalls, ReductionCalls):
             self._desk.gpus.close(0.0 if error else self._membership.bound(timeout))
         finally:
             self._membership.close(timeout)
-            self._desk.join(_LAST)
+            self._membership.let_go(self._desk.join)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "

@@ -325,3 +325,25 @@ def split() -> None:
 
 def test_a_group_is_split(torch_job):
     torch_job(split, 4, backend="cpu:zerohop,cuda:zerohop")
+
+
+def one_way() -> None:
+    """The receiver sends nothing in this group, and says goodbye nevertheless."""
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    pair = dist.new_group([0, 1])
+    tensor = torch.full((4,), 7.0 * (1 - rank))
+    if rank == 0:
+        dist.send(tensor, 1, group=pair)
+    else:
+        dist.recv(tensor, 0, group=pair)
+    assert tensor.tolist() == [7.0] * 4
+    dist.barrier()
+    with within(1.5):  # without a goodbye 2 s
+        dist.destroy_process_group(pair)
+
+
+def test_a_receiver_says_goodbye(torch_job):
+    torch_job(one_way, 2)

@@ -50,6 +50,53 @@ def test_ranks_of_several_worlds(job):
     job(in_splits, 4)
 
 
+def test_a_dead_rank_is_noticed_while_another_is_late(rank_threads):
+    """Each waits first for rank 1, which never calls split()."""
+    members = [start(rank_threads, rank, 3) for rank in range(3)]
+    try:
+        assert ask(members, "meet") == ["met"] * 3
+        for name, ranks in (("up", [0, 1, 2]), ("down", [0, 2, 1])):
+            ask([members[0], members[2]], "split", name, ranks)
+        members[2].signal(signal.SIGKILL)
+        for call in ("meet_in", "gather_in"):
+            for name in ("up", "down"):
+                with within(LOST_WITHIN):
+                    (answer,) = ask(members[:1], call, name)
+                assert isinstance(answer, zh.PeerLost)
+                assert "is lost" in str(answer) or "have ended" in str(answer)
+    finally:
+        for each in members:
+            each.discard()
+
+
+def names(world: zh.World) -> None:
+    """Equal names of different ranks, the World's own, and one that looks like a second one."""
+    own, everyone = world.rank, range(world.size)
+    made = [
+        world.split(ranks, name=name)
+        for name, ranks in (("pair", [0, 1]), ("pair", [0, 2]), ("pair", [1, 2]))
+        if own in ranks
+    ]
+    for each in made:
+        with within(LOST_WITHIN):
+            assert sorted(gathered(each, own)) == gathered(each, own)
+            assert own in gathered(each, own)
+        each.barrier()
+    for name in (world.name, "a", "a", "a (2)"):
+        made.append(world.split(everyone, name=name))
+    for number, each in enumerate(made[2:]):
+        assert gathered(each, number) == [number] * world.size
+    for each in made:
+        each.close()
+    world.barrier()
+    world.split(everyone).close()  # frees what all have closed
+    assert gathered(world, own) == list(everyone)
+
+
+def test_equal_names(job):
+    job(names, 3)
+
+
 def left() -> tuple[int, int]:
     """Descriptors and threads of this process."""
     return len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))
@@ -177,6 +224,32 @@ def test_a_call_in_the_background_ends_with_its_world(rank_threads):
     close(made)
 
 
+def failing(world: zh.World, number: int) -> None:
+    """Leaves during a call in the background whose blocks are under way, by an exception."""
+    array = np.full(1 << 20, number + 1.0)
+    with world.split(range(world.size)) as split:
+        if number:
+            gathered(split, number)
+        split.all_reduce(array, wait=False)
+        raise KeyError(number)
+
+
+def leave_often(world: zh.World) -> None:
+    """All ranks leave during a call; the next Worlds have the same slots."""
+    for number in range(6):
+        with pytest.raises(KeyError):
+            failing(world, number)
+        world.barrier()
+        with world.split(range(world.size)) as split:
+            assert gathered(split, number) == [number] * world.size
+            world.barrier()
+    world.barrier()
+
+
+def test_all_leave_during_a_call(job):
+    job(leave_often, 2)
+
+
 def test_mistakes(rank_threads):
     (world,) = worlds(rank_threads, [1], 3)
     for ranks, message in (
@@ -188,9 +261,14 @@ def test_mistakes(rank_threads):
             world.split(ranks)
     with pytest.raises(TypeError):
         world.split(["1"])
+    with pytest.raises(ValueError, match="printable"):
+        world.split([1], name="\n")
     alone = world.split([1])
     assert gathered(alone, 7) == [7]
     alone.barrier()
+    for rank in (-1, 1):
+        with pytest.raises(ValueError, match="from 0 to 0"):
+            alone.split([0, rank])
     with pytest.raises(ValueError, match="make them in the World that was split"):
         alone.segment(8)
     with pytest.raises(zh.TransferTimeout, match=r"rank 1: "), within(5):

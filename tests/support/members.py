@@ -45,6 +45,13 @@ class Rank:
         self.splits[name].barrier()
         return "met"
 
+    def gather_in(self, name: str) -> list[int]:
+        """The ranks there."""
+        split = self.splits[name]
+        out = np.zeros(split.size, np.int64)
+        split.all_gather(out, np.full(1, split.rank))
+        return out.tolist()
+
     def shrink_in(self, name: str) -> tuple[int, int]:
         self.splits[name] = self.splits[name].shrink()
         return self.splits[name].rank, self.splits[name].size

@@ -77,15 +77,18 @@ class AllRanks(Membership):
         return 0
 
     def entry(self, rank: int, deadline: Deadline) -> Entry:
+        try:
+            return self.find_entry(rank, deadline)
+        except Error as error:
+            raise self.named(error, rank) from None
+
+    def find_entry(self, rank: int, deadline: Deadline) -> Entry:
         self.check_open()
         if rank not in self._met:
-            try:
-                entry, lead = self._addresses.wait(rank, deadline.end)
-            except (Error, OSError) as error:
-                raise self.named(error, rank) if isinstance(error, Error) else error from None
+            entry, lead = self._addresses.wait(rank, deadline.end)
             if lead.sure:
                 return entry
-            self.peer(rank, deadline)
+            self.reach(rank, deadline)
         return self._met[rank]
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:

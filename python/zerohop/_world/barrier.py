@@ -17,6 +17,7 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
+_STEP = 1.0  # seconds between two checks while waiting for a rank that has not started
 _NOBODY = -1  # instead of a rank; as the lost rank: a rank has called shrink()
 
 
@@ -89,7 +90,7 @@ class Barrier:
         if news == "rung":
             self._refuse()
         elif news == "unknown":
-            self._connect(rank, deadline)
+            return self._connect(rank, deadline)
         elif news == "different":
             self._compare(rank, deadline)
         else:
@@ -108,13 +109,19 @@ class Barrier:
         if refusal is not None and self._ending.mismatch is not None:
             raise refusal
 
-    def _connect(self, rank: int, deadline: Deadline) -> None:
+    def _connect(self, rank: int, deadline: Deadline) -> tuple[str, int] | None:
+        """The same. In steps: another rank may be lost, or end the barrier, before that one has started."""
         try:
-            peer = self._membership.peer(rank, deadline)
+            peer = self._membership.peer(rank, Deadline(min(_STEP, deadline.left)))
             self._steps.connect(rank, peer, self._membership.slots_at(rank).barrier)
+        except TransferTimeout:
+            if deadline.passed:
+                raise
+            return self._look_around(deadline)
         except PeerLost as error:
             self._lose(rank)
             raise self._broken() from error
+        return self._run(deadline.slice)
 
     def _compare(self, rank: int, deadline: Deadline) -> None:
         """Compares the calls of that rank, which differ."""
@@ -142,11 +149,12 @@ class Barrier:
         if self._ending.mismatch is not None:
             raise self._broken()
         missing = self._steps.missing()
-        gone = [rank for rank in missing if not self._membership.lives(rank, deadline)]
+        short = deadline.by_the_way()  # one deadline for all of them, which waits for none to start
+        gone = [rank for rank in missing if not self._membership.lives(rank, short)]
         if gone:
             found = self._run(0.0)  # processes their reports
             silent = set(gone).intersection(self._steps.missing())
-            if found is None or found[0] != "quiet" or not silent:
+            if found is None or found[0] not in ("quiet", "unknown") or not silent:
                 return found
             self._lose(self._membership.first_lost(sorted(silent)))
             raise self._broken()

@@ -63,7 +63,7 @@ class Ending:
         self._membership, self.advice = membership, advice
         self._raised = False  # the first call here that a mismatch ends raises ValueError
         self._lock = threading.Lock()  # around changes of the cause; never held while waiting
-        self._name = f"collectives of {membership.name!r}, the end"
+        self._name = f"collectives of {membership.key!r}, the end"
         self.cause: Cause | None = None
         self._notes: list[
             _core.Memory

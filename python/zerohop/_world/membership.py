@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from zerohop import _core
 from zerohop._endpoint.numbers import seconds, whole
@@ -16,18 +16,22 @@ from zerohop._world.notifications import Slots
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
+_LAST = 1.0  # seconds for calls in progress to notice that the World is closed
+
 
 class Membership:
-    """name: of the World. slots: of this rank. place, table: of its Entry."""
+    """name: of the World. key: different from other Worlds', the same on all ranks. slots: of this rank. place, table: of its Entry."""
 
     reports: FailureReports
     history: History
     place: str
     table: str
 
-    def __init__(self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots) -> None:
+    def __init__(
+        self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots, key: str = ""
+    ) -> None:
         self.endpoint, self.name, self.rank, self.size = endpoint, name, rank, size
-        self.slots, self._pid = slots, os.getpid()
+        self.key, self.slots, self._pid = key or name, slots, os.getpid()
         self._peers: dict[int, _core.Peer] = {}
         # Ranks that were already gone when first needed, and those that have left though their Peers live.
         self._unreached: dict[int, PeerLost] = {}
@@ -62,6 +66,10 @@ class Membership:
         """Of another rank, of this run. Connects to it only if that cannot be known otherwise. Raises TransferTimeout, Error."""
         raise NotImplementedError
 
+    def find_entry(self, rank: int, deadline: Deadline) -> Entry:
+        """The same, of a whole World; its errors do not name the rank."""
+        raise NotImplementedError
+
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         """As World.split()."""
         raise NotImplementedError
@@ -86,6 +94,10 @@ class Membership:
     def close(self, timeout: float | None) -> None:
         raise NotImplementedError
 
+    def let_go(self, join: Callable[[float], bool]) -> None:
+        """Ends close(). join: waits so long for calls in progress, and tells whether they have ended."""
+        join(_LAST)
+
     def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
         raise NotImplementedError
 
@@ -107,8 +119,7 @@ class Membership:
         if known is not None:
             return known
         self.check_open()
-        if not 0 <= whole("rank", rank) < self.size:
-            raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
+        self._check_rank(rank)
         if rank == self.rank:
             return self._own_peer()
         try:
@@ -133,6 +144,10 @@ class Membership:
                 self._unreached[rank] = error
             raise
         return self._peers.setdefault(rank, peer)
+
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= whole("rank", rank) < self.size:
+            raise IndexError(f"rank {rank} of {self.name!r}: ranks go from 0 to {self.size - 1}")
 
     def check_open(self) -> None:
         """Raises Error once the World is closed."""
@@ -204,6 +219,34 @@ class Membership:
     def is_here(self) -> bool:
         """Whether this process may still act for the rank: it is not closed, and not a forked child."""
         return self._pid == os.getpid() and not self.closed
+
+
+@contextmanager
+def left_if_it_fails(membership: Membership) -> Iterator[Membership]:
+    """For the rest of a World to be made."""
+    try:
+        yield membership
+    except BaseException:
+        membership.close(None)
+        membership.let_go(lambda _: True)
+        raise
+
+
+def check_name(name: object) -> None:
+    """Of a World. Raises ValueError."""
+    if not isinstance(name, str) or not name or not name.isprintable():
+        raise ValueError(f"name must be printable text, not {name!r}")
+
+
+def checked_ranks(membership: Membership, ranks: Sequence[int]) -> list[int]:
+    """For split(). Raises ValueError, TypeError."""
+    numbers = [whole("each of ranks", rank) for rank in ranks]
+    size, own = membership.size, membership.rank
+    if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
+        raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
+    if own not in numbers:
+        raise ValueError(f"rank {own} is not among the ranks {numbers}: only those call split()")
+    return numbers
 
 
 def without_fault(error: BaseException | None) -> bool:

@@ -56,16 +56,21 @@ def slots_for(size: int) -> int:
 class SlotRanges:
     """Ranges below `end`: for segments from below, and for Worlds of some ranks from above.
 
-    Ranks that make the same segments in the same order get the same ranges for them.
+    Ranks that make the same segments in the same order get the same ranges for them. Thread-safe.
     """
 
     def __init__(self, end: int = LAST + 1) -> None:
         self._end = end
+        self._lock = threading.Lock()  # protects the following
         self._taken: list[range] = []  # for segments, in order, without overlap
         self._above: list[range] = []  # for Worlds of some ranks, the last one first
 
     def take(self, count: int) -> range:
         """For a segment: the first gap that is large enough. Raises ValueError."""
+        with self._lock:
+            return self._take(count)
+
+    def _take(self, count: int) -> range:
         end = self._above[-1].start if self._above else self._end
         begin = FIRST
         for taken in self._taken:
@@ -80,6 +85,10 @@ class SlotRanges:
 
     def take_above(self, count: int) -> range:
         """For a World of some ranks: the last gap that is large enough. Raises ValueError."""
+        with self._lock:
+            return self._take_above(count)
+
+    def _take_above(self, count: int) -> range:
         end = self._end
         for taken in self._above:
             if end - taken.stop >= count:
@@ -99,7 +108,8 @@ class SlotRanges:
         )
 
     def give_back(self, made: range) -> None:
-        (self._taken if made in self._taken else self._above).remove(made)
+        with self._lock:
+            (self._taken if made in self._taken else self._above).remove(made)
 
 
 class Landings:

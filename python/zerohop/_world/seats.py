@@ -16,7 +16,7 @@ import numpy as np
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.notifications import Slots
-from zerohop.errors import Error, PeerLost, TransferTimeout
+from zerohop.errors import Error, PeerLost, ProtocolError, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.holdings import Holdings
@@ -27,8 +27,9 @@ _HEAD = struct.Struct("<IIII")
 _HAS_LEFT = 12  # its offset
 _CAME, _GONE = 1, 2  # of a rank that uses the seat
 _ONE = np.ones(1, np.uint8)
-_LOOK = 0.5  # seconds to read or write a note
-_LEAVE = 1.0  # and for all when this rank leaves
+_SLOTS = 65536  # of a board
+_LOOK = 0.5  # seconds to see whether a rank has left
+_LEAVE = 1.0  # for all notes when this rank leaves
 
 
 class Seat:
@@ -51,18 +52,23 @@ class Seat:
 
 
 class FarSeat:
-    """That of another rank. rank: this one. Raises PeerLost: the other one has left."""
+    """That of another rank. rank: this one."""
 
     def __init__(self, peer: _core.Peer, memory: _core.RemoteMemory, rank: int) -> None:
         self._peer, self._memory, self._rank = peer, memory, rank
-        self._note(_CAME)  # first: now it stays until this rank is gone
+        self.slots, self.context = Slots(0, 0), 0  # known once this rank has come
+
+    def come(self, lines: int, deadline: Deadline) -> None:
+        """lines: as in Slots. Raises PeerLost (the other rank has left), ProtocolError, and the errors of transfers."""
+        self._note(_CAME).wait(deadline.to_connect())  # first: now it stays until this rank is gone
         head = np.empty(_HEAD.size, np.uint8)
-        peer.read(memory[: _HEAD.size], head).wait(_LOOK)
-        first, lines, context, has_left = _HEAD.unpack(head.tobytes())
-        self.slots, self.context = Slots(first, lines), int(context)
+        self._peer.read(self._memory[: _HEAD.size], head).wait(deadline.to_connect())
+        first, its_lines, context, has_left = _HEAD.unpack(head.tobytes())
         if has_left:
-            self.leave()
             raise PeerLost("it has left")
+        if its_lines != lines or first + lines + _core.Barrier.SLOTS > _SLOTS:
+            raise _not_a_seat(self._peer)
+        self.slots, self.context = Slots(first, lines), int(context)
 
     def has_left(self) -> bool:
         """Whether the other rank has. Raises the errors of a read."""
@@ -70,39 +76,57 @@ class FarSeat:
         self._peer.read(self._memory[_HAS_LEFT : _HAS_LEFT + 1], note).wait(_LOOK)
         return bool(note[0])
 
-    def leave(self) -> None:
-        self._note(_GONE)
+    def leave(self) -> _core.Transfer:
+        return self._note(_GONE)
 
-    def _note(self, value: int) -> None:
+    def _note(self, value: int) -> _core.Transfer:
         at = _HEAD.size + self._rank
-        self._peer.write(value * _ONE, self._memory[at : at + 1]).wait(_LOOK)
+        return self._peer.write(value * _ONE, self._memory[at : at + 1])
 
 
 class FarSeats:
-    """Those that this rank uses. world: its name."""
+    """Those that this rank uses. world: its key. size: of that World. lines: as in Slots."""
 
-    def __init__(self, world: str, rank: int) -> None:
-        self.name, self._rank = f"seat in {world!r}", rank
-        self._used: list[FarSeat] = []
+    def __init__(self, world: str, rank: int, size: int, lines: int) -> None:
+        self.name, self._rank, self._nbytes = f"seat in {world!r}", rank, _HEAD.size + size
+        self._lines = lines
+        self._used: dict[_core.Peer, FarSeat] = {}
+        self._over = False  # this rank has left
 
     def find(self, peer: _core.Peer, deadline: Deadline) -> FarSeat:
-        """Waits until the other rank has one. Raises TransferTimeout, PeerLost."""
+        """Waits until the other rank has one. Raises TransferTimeout, PeerLost, ProtocolError."""
         there = _find_now(peer, self.name, deadline.to_connect())
         if there is None:
             there = peer.lookup(self.name, deadline.left)
+        if there.nbytes < self._nbytes:  # that of a World that has left is longer
+            raise _not_a_seat(peer)
         seat = FarSeat(peer, there, self._rank)
-        self._used.append(seat)
+        self._used[peer] = seat  # first: the note may arrive though it seems to fail
+        try:
+            seat.come(self._lines, deadline)
+        finally:
+            if self._over:  # meanwhile, by another thread
+                seat.leave()
         return seat
 
     def bell_at(self, peer: _core.Peer) -> int:
         return self.find(peer, Deadline(0.0)).slots.bell
 
     def leave(self) -> None:
-        deadline = Deadline(_LEAVE)
-        for seat in self._used:
+        """Tells all, also those that do not answer in time, once they do."""
+        self._over, deadline, posted = True, Deadline(_LEAVE), []
+        for seat in list(self._used.values()):
             with suppress(Error):
-                if not deadline.passed:
-                    seat.leave()
+                posted.append(seat.leave())
+        for transfer in posted:
+            with suppress(Error):
+                transfer.wait(deadline.left)
+
+
+def _not_a_seat(peer: _core.Peer) -> ProtocolError:
+    return ProtocolError(
+        f"{peer.name} does not note its slots as this rank does: use the same version of zerohop on all ranks"
+    )
 
 
 def _find_now(peer: _core.Peer, name: str, seconds: float) -> _core.RemoteMemory | None:

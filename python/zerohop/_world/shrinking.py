@@ -71,7 +71,7 @@ class Survivors:
 
     def __init__(self, membership: Membership, store: RunStore) -> None:
         self._membership, self.store = membership, store
-        self._key = f"zerohop/{membership.name}/shrink"
+        self._key = f"zerohop/{membership.key}/shrink"
         self._noted: list[int] | None = None  # the lost ranks in this rank's note
         self._came: dict[int, set[int]] = {}  # the lost ranks of each rank that has come
         # since when (time.monotonic()) a rank that came has been lost to another that came.
@@ -145,7 +145,7 @@ class Survivors:
         """Also true for a rank without a Peer that may live: it has yet to start, or is slow to answer."""
         if not self._membership.lives(rank, deadline):
             return False
-        if rank in self._membership.connected():
+        if rank in self._membership.with_peer():
             self._silent.pop(rank, None)
             return True
         return time.monotonic() < self._silent.setdefault(rank, time.monotonic()) + _SILENT
@@ -179,7 +179,7 @@ class SurvivorsStore:
 
     def __init__(self, store: RunStore, membership: Membership, survivors: list[int]) -> None:
         self.store, self._membership, self._survivors = store, membership, survivors
-        self._key = f"zerohop/{membership.name}/shrink/met"
+        self._key = f"zerohop/{membership.key}/shrink/met"
         self._met = False
 
     def meet(self) -> None:
@@ -272,8 +272,11 @@ class Shrinking:
         self._ending.declare(Cause(kind, f"{why} {self._membership.rank} has called shrink()"))
 
 
-def name_behind(name: str) -> str:
-    """The name of the next World after the one with that name."""
+def name_behind(membership: Membership) -> str:
+    """The name of the next World after that one; Worlds of some ranks may have equal names, but not keys."""
+    name, key = membership.name, membership.key
+    if key != name:
+        name += f" ({key})"
     base, _, count = name.rpartition(_SHRUNK)
     if base and count.isdecimal():
         return f"{base}{_SHRUNK}{int(count) + 1}"

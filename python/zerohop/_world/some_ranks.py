@@ -11,7 +11,7 @@ from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.holdings import Holdings
-from zerohop._world.membership import Membership, without_fault
+from zerohop._world.membership import Membership, checked_ranks, without_fault
 from zerohop._world.notifications import Slots
 from zerohop._world.seats import FarSeat, FarSeats, Seat
 from zerohop.endpoint import Endpoint
@@ -19,31 +19,34 @@ from zerohop.errors import Error, PeerLost, TransferTimeout
 
 
 class SomeRanks(Membership):
-    """whole: of all ranks. ranks: theirs in the whole World, in order. slots, context: free on this rank. left: called at the end of close()."""
+    """whole: of all ranks. ranks: theirs in the whole World, in order. names: its name and its key. slots, context: free on this rank. left: called at the end."""
 
     def __init__(
         self,
         whole: Membership,
         ranks: Sequence[int],
-        name: str,
+        names: tuple[str, str],
         slots: Slots,
         context: int,
         left: Callable[[], None],
     ) -> None:
-        super().__init__(whole.endpoint, name, ranks.index(whole.rank), len(ranks), slots)
+        (name, key), rank, size = names, ranks.index(whole.rank), len(ranks)
+        super().__init__(whole.endpoint, name, rank, size, slots, key)
         self._whole, self._ranks = whole, ranks
         self.place, self.table = whole.place, whole.table
         self._has_left, self._left_here = False, left
+        self._join: Callable[[float], bool] | None = None  # between let_go() and the next
+        self._gone = False  # as the other ranks know
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
-        self._seats = FarSeats(name, self.rank)
+        self._seats = FarSeats(key, rank, size, slots.lines)
         for slot in range(slots.first, slots.barrier + _core.Barrier.SLOTS):
             self.endpoint.reset_notify(slot)
-        here = (self._holdings, name, self.rank, self.size)
+        here = (self._holdings, key, rank, size)
         try:
             self.reports = FailureReports(*here, slots.bell, self._seats.bell_at)
             self.history = History(*here)
-            self.seat = Seat(self._holdings, self.size, slots, context)
+            self.seat = Seat(self._holdings, size, slots, context)
             self.share(self._seats.name, self.seat.memory)  # last: who finds it finds the rest
         except BaseException:
             self.free()
@@ -65,6 +68,7 @@ class SomeRanks(Membership):
 
     def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         self.check_open()
+        self._check_rank(rank)
         try:
             return self._whole.reach(self._ranks[rank], deadline)
         except (PeerLost, TransferTimeout) as error:
@@ -82,11 +86,15 @@ class SomeRanks(Membership):
         return self._far_seats[rank].context
 
     def entry(self, rank: int, deadline: Deadline) -> Entry:
-        return self._whole.entry(self._ranks[rank], deadline)
+        try:
+            return self._whole.find_entry(self._ranks[rank], deadline)
+        except Error as error:
+            raise self.named(error, rank) from None
 
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         self.check_open()
-        return self._whole.split([self._ranks[rank] for rank in ranks], name)
+        numbers = checked_ranks(self, ranks)
+        return self._whole.split([self._ranks[rank] for rank in numbers], name)
 
     def own_endpoint(self) -> Endpoint:
         return self._whole.own_endpoint()
@@ -112,6 +120,10 @@ class SomeRanks(Membership):
             ) from None
         return peer
 
+    def _left(self, rank: int) -> str:
+        number = self._ranks[rank]
+        return self._whole.reports.why_left(number) or self._whole._left(number)
+
     def seems_well(self, rank: int) -> bool:
         return super().seems_well(rank) and self._whole.seems_well(self._ranks[rank])
 
@@ -135,12 +147,22 @@ class SomeRanks(Membership):
         for peer in self.endpoint.peers:
             with suppress(Error):
                 _core.end_context(peer, self.seat.context)
-        self._seats.leave()
+
+    def let_go(self, join: Callable[[float], bool]) -> None:
+        if not self._gone:
+            self._join = join
+        super().let_go(join)
         self._left_here()
 
     def is_free(self) -> bool:
-        """Whether no other rank uses this one's slots and memory any more."""
-        return not any(self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users())
+        """Whether no other rank uses this one's slots and memory any more. Tells them once this rank does not use theirs."""
+        join = self._join
+        if join is not None and join(0.0):  # a call in progress may still write there
+            self._seats.leave()
+            self._gone, self._join = True, None
+        return self._gone and not any(
+            self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users()
+        )
 
     def free(self) -> list[_core.Memory]:
         """As Holdings.free()."""

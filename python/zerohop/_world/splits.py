@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from hashlib import sha256
 
 from zerohop import _core
-from zerohop._endpoint.numbers import whole
-from zerohop._world.membership import Membership
+from zerohop._world.membership import Membership, check_name, checked_ranks
 from zerohop._world.notifications import SlotRanges, Slots, slots_for
 from zerohop._world.seats import Seat
 from zerohop._world.some_ranks import SomeRanks
@@ -30,7 +29,7 @@ class Splits:
         self._ranges = ranges
         self._contexts = itertools.count(1)  # 0: of messages of the whole World
         self._lock = threading.Lock()  # protects the following
-        self._names: Counter[str] = Counter()  # how often each was used
+        self._made: Counter[str] = Counter()  # how often each name was used with the same ranks
         self._taken: list[tuple[SomeRanks, range]] = []
         self._remembered: deque[str] = deque()  # names of seats
         self._empty_seat: Seat | None = None
@@ -39,18 +38,21 @@ class Splits:
     def make(self, membership: Membership, ranks: Sequence[int], name: str | None) -> Membership:
         """As World.split(). membership: of all ranks."""
         membership.check_open()
-        ranks = _checked(membership, ranks)
+        if name is not None:
+            check_name(name)
+        ranks = checked_ranks(membership, ranks)
         with self._lock:
             self._sweep()
             if name is None:
                 name = f"{membership.name}, ranks {_shown(ranks)}"
-            self._names[name] += 1
-            if self._names[name] > 1:
-                name += f" ({self._names[name]})"
+            alike = sha256(repr((name, ranks)).encode()).hexdigest()[:32]
+            self._made[alike] += 1
+            # Ranks that have given different lists do not find each other.
+            key = f"split {alike}, {self._made[alike]}"
             taken = self._ranges.take_above(slots_for(len(ranks)))
             place = (Slots.of(taken), next(self._contexts))
             try:
-                made = SomeRanks(membership, ranks, name, *place, self.sweep)
+                made = SomeRanks(membership, ranks, (name, key), *place, self.sweep)
             except BaseException:
                 self._ranges.give_back(taken)
                 raise
@@ -91,16 +93,6 @@ class Splits:
         while self._late and self._late[0][0] < time.monotonic():
             for memory in self._late.popleft()[1]:
                 memory.close()
-
-
-def _checked(membership: Membership, ranks: Sequence[int]) -> list[int]:
-    numbers = [whole("each of ranks", rank) for rank in ranks]
-    size, own = membership.size, membership.rank
-    if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
-        raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
-    if own not in numbers:
-        raise ValueError(f"rank {own} is not among the ranks {numbers}: only those call split()")
-    return numbers
 
 
 def _shown(ranks: Sequence[int]) -> str:

@@ -212,9 +212,9 @@ class Desk:
             self._copier.wait_for(how.stream, Deadline(seconds))
         return self._order.start(kind, common, run, flats, seconds, how.wait)
 
-    def join(self, seconds: float) -> None:
-        """Waits so long for calls in progress."""
-        self._order.join(seconds)
+    def join(self, seconds: float) -> bool:
+        """As Order.join()."""
+        return self._order.join(seconds)
 
     def untaken(self) -> str:
         """As Order.untaken()."""

@@ -100,9 +100,8 @@ class Exchange:
         return self._exchange.proposers()
 
     def _connect(self, ranks: Iterable[int]) -> None:
-        for rank in ranks:
-            # A sender may have to wait until its partner has an inbox for it.
-            self._lines.connect(rank, self._deadline, all_needed=self._of_all)
+        # A sender may have to wait until its partner has an inbox for it.
+        self._lines.connect(ranks, self._deadline, all_needed=self._of_all)
 
     def go_on_with(self, exchange: _core.Exchange, stop: Stop | BaseException) -> None:
         """Continues one that has run. stop: its result or exception."""

@@ -47,10 +47,16 @@ class Lines:
         self._topology: _core.Topology | None = None
         self.hosts: list[int] = []  # by rank, from 0; known with the topology
 
-    def connect(self, rank: int, deadline: Deadline, *, all_needed: bool) -> None:
+    def connect(self, ranks: Iterable[int], deadline: Deadline, *, all_needed: bool) -> None:
         """Connects at the first use. all_needed: all ranks make the call. Raises TransferTimeout, PeerLost, EndedElsewhere."""
-        if rank in self._peers:
-            return
+        needed = list(ranks)
+        for rank in needed:
+            if rank not in self._peers:
+                self._connect(rank, needed, deadline, all_needed)
+
+    def _connect(
+        self, rank: int, needed: Collection[int], deadline: Deadline, all_needed: bool
+    ) -> None:
         membership = self.membership
         while True:
             try:
@@ -58,12 +64,22 @@ class Lines:
                 break
             except TransferTimeout:
                 self.check((), all_needed=all_needed)
+                self._look_at(needed, deadline.by_the_way())
                 if deadline.passed:
                     raise
         inbox = membership.endpoint.empty(_core.Lines.INBOX)
         self.core.add(rank, peer, inbox, membership.slots_at(rank).first)
         self._peers[rank], self._inboxes[rank] = peer, inbox
-        membership.share(_inbox_name(membership.name, rank, membership.rank), inbox)
+        membership.share(_inbox_name(membership.key, rank, membership.rank), inbox)
+
+    def _look_at(self, needed: Iterable[int], deadline: Deadline) -> None:
+        """Raises PeerLost, EndedElsewhere if one of these ranks is lost, and has sent nothing before."""
+        lost = [rank for rank in needed if not self.membership.lives(rank, deadline)]
+        while lost and self.core.listen():
+            pass
+        for rank in lost:
+            if rank not in self._peers or not self.core.has_news(rank):
+                raise self._lost(rank)
 
     def topology(self, deadline: Deadline, *, all_needed: bool = True) -> _core.Topology:
         """Where all ranks are, from their entries. Raises like connect(), and ValueError: they have different tables."""
@@ -105,7 +121,7 @@ class Lines:
     ) -> None:
         """Waits for that rank's inbox. needed: as in check(). Raises like wait_on()."""
         membership, peer = self.membership, self._peers[rank]
-        name = _inbox_name(membership.name, membership.rank, rank)
+        name = _inbox_name(membership.key, membership.rank, rank)
         while True:
             try:
                 inbox = peer.lookup(name, deadline.slice)
@@ -212,5 +228,5 @@ class Lines:
         return PeerLost(self.membership.lost(rank))
 
 
-def _inbox_name(name: str, source: int, target: int) -> str:
-    return f"collectives of {name!r}, from rank {source} to {target}"
+def _inbox_name(key: str, source: int, target: int) -> str:
+    return f"collectives of {key!r}, from rank {source} to {target}"

@@ -183,12 +183,11 @@ class Order:
             self._calls.release()
         return "; ".join(parts)
 
-    def join(self, seconds: float) -> None:
-        """Waits so long for calls in progress."""
+    def join(self, seconds: float) -> bool:
+        """Waits so long for calls in progress. Returns whether they have ended."""
         with self._lock:
             last = self._last
-        if last is not None:
-            last.join(seconds)
+        return last is None or last.join(seconds)
 
     def _start_thread(self) -> None:
         if self._thread is None:

@@ -72,8 +72,7 @@ class Turn:
         return self.lines.topology(self.deadline)
 
     def connect(self, ranks: Iterable[int]) -> None:
-        for rank in ranks:
-            self.lines.connect(rank, self.deadline, all_needed=True)
+        self.lines.connect(ranks, self.deadline, all_needed=True)
 
     def reduce(
         self,

@@ -49,10 +49,12 @@ class AnySource:
         self._waiting: defaultdict[int, deque[AnySourceWork]] = defaultdict(deque)  # by tag
         self._last = world.rank  # the rank that was served last; the one after it is the next
         self._left: set[int] = set()  # ranks that have said goodbye
+        self.senders: set[int] = set()  # ranks whose messages were asked for, or taken
 
     def receive(self, rank: int, array: Any, tag: int, seconds: float) -> _core.Transfer:
         """A recv from that rank. seconds: to connect."""
         peer = self.messages.peer(rank, seconds)
+        self.senders.add(rank)
         if not self._probes:
             return self.messages.recv(peer, array, tag)
         with self._lock:
@@ -124,6 +126,7 @@ class AnySource:
             transfer, error = self._take_last(rank, tag, array)
             if transfer is not None:
                 self._last = rank
+                self.senders.add(rank)
                 return rank, transfer
             if error is not None and rank not in self._left:
                 lost = lost or reworded(error, f"rank {rank}: {advised(error)}")

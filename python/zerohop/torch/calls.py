@@ -286,10 +286,10 @@ class Calls:
         """
         deadline, nothing = Deadline(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
         words: list[_core.Transfer] = []
-        for rank in self._world.connected():
+        for rank in self.any_source.senders.union(self._world.connected()):
             with suppress(Error):
-                words.append(self._messages.send(rank, nothing, GOODBYE, seconds))
-                words.append(self.any_source.receive(rank, nothing, GOODBYE, seconds))
+                words.append(self._messages.send(rank, nothing, GOODBYE, 0.0))
+                words.append(self.any_source.receive(rank, nothing, GOODBYE, 0.0))
         for word in words:
             with suppress(Error):
                 word.wait(deadline.left)
