@@ -40,7 +40,7 @@ __device__ inline bool take_next(const ReplayedWait& wait) {
   const Note note = acquire_note(wait.note);
   if (value_of(note) == 0) return false;
   if ((tag_of(note) & kCounted) != 0) return take_counted(wait, note);
-  return value_of(take_note(wait.note, note)) != 0;  // 0: another wait was faster
+  return take_if(wait.note, note);  // not a later one, which may count
 }
 
 // seen: a glance at the word. Its acquire orders what follows.
