@@ -37,7 +37,8 @@ ZEROHOP_BOTH constexpr std::uint32_t counted_value(std::uint32_t first, std::uin
 
 struct ReplayedNote {
   std::uint64_t gate = 0;      // 32 bits of this GPU; not 0: the peer's memory must not be touched
-  std::uint64_t count = 0;     // 32 bits of this GPU: notes that replays have put into the slot
+  std::uint64_t count = 0;     // 32 bits of this GPU: notes for the slot that replays have begun
+  std::uint64_t placed = 0;    // 32 bits of this GPU: ... that they have put into it
   std::uint64_t mirror = 0;    // as in Tail; 0: none
   std::uint64_t slot = 0;      // as in Tail
   std::uint64_t replaced = 0;  // as in Tail

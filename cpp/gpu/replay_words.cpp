@@ -14,7 +14,7 @@ constexpr std::uint64_t kWordNbytes = sizeof(std::uint32_t);
 }  // namespace
 
 ReplayWords::ReplayWords(const std::shared_ptr<const Device>& device, const Deadline& deadline)
-    : words_(GpuWords::create(device, (kCounts + kGates) * kWordNbytes, deadline)) {}
+    : words_(GpuWords::create(device, (2 * kCounts + kGates) * kWordNbytes, deadline)) {}
 
 void ReplayWords::set_count(std::uint32_t slot, unsigned char byte,
                             const Deadline& deadline) const {

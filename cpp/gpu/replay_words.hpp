@@ -25,6 +25,9 @@ class ReplayWords {
   const std::shared_ptr<const Device>& device() const noexcept { return words_->device(); }
 
   driver::CudaAddress count(std::uint32_t slot) const noexcept { return address(slot); }
+  driver::CudaAddress placed(std::uint32_t slot) const noexcept {
+    return address(kCounts + kGates + slot);
+  }
   // Sets each byte of a count. Throws as the constructor does.
   void set_count(std::uint32_t slot, unsigned char byte, const Deadline& deadline) const;
 

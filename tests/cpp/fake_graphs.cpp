@@ -101,6 +101,7 @@ CudaResult FakeCopies::replayed_copy(const gpu::FewRanges& ranges, std::uint64_t
 CudaResult FakeCopies::replayed_note(const gpu::ReplayedNote& note, void* stream) {
   const std::lock_guard guard(mutex_);
   const bool reached = find(note.gate, 4) != nullptr && find(note.count, 4) != nullptr &&
+                       find(note.placed, 4) != nullptr &&
                        (note.mirror == 0 || find(note.mirror, sizeof(gpu::Note)) != nullptr);
   if (!reached || !is_registered(note.slot)) return kCudaErrorInvalidValue;
   return start(stream, [this, note] {
@@ -111,6 +112,7 @@ CudaResult FakeCopies::replayed_note(const gpu::ReplayedNote& note, void* stream
     word<std::uint32_t>(note.replaced).store(0);
     if (note.mirror != 0) word<gpu::Note>(note.mirror).store(put);
     word<gpu::Note>(note.slot).store(put);
+    word<std::uint32_t>(note.placed).store(before + 1);
   });
 }
 

@@ -132,6 +132,28 @@ TEST_CASE_FIXTURE(Captures, "a graph that waits takes nothing that was taken bef
   CHECK(cuda.copies.run(reader));
 }
 
+TEST_CASE_FIXTURE(Captures, "neither a graph nor a kernel shares a slot with a stream that waits") {
+  const auto writes = writing();
+  const auto eager = right.wait_notify_on(reader, kSlot, true, {});
+  void* const other = cuda.copies.program_stream();
+  const char* const cause = "a stream waits for notification slot 9";
+  cuda.copies.begin_capture(other);
+  CHECK(contains(
+      message_of<RouteUnavailable>([&] { (void)right.wait_notify_on(other, kSlot, true, {}); }),
+      cause));
+  (void)cuda.copies.end_capture(other);
+  CHECK(contains(
+      message_of<RouteUnavailable>([&] { (void)right.claim_slots("cuda:0", 8, 2, soon()); }),
+      cause));
+  REQUIRE(replay(writes, writer));
+  REQUIRE(cuda.copies.run(reader));
+  finish(eager);
+  const auto waits = waiting();
+  CHECK_FALSE(replay(waits, reader));
+  REQUIRE(replay(writes, writer));
+  CHECK(cuda.copies.run(reader));
+}
+
 TEST_CASE_FIXTURE(Captures, "graphs wait for whatever notifies: the CPU, or a stream without one") {
   const auto waits = waiting();
   CHECK_FALSE(replay(waits, reader));
@@ -192,7 +214,7 @@ TEST_CASE_FIXTURE(Captures, "a graph waits for a transfer that was begun before"
   const auto first = capture(reader, [&] { left.wait_transfer_on(reader, by_gpu, {}); });
   CHECK_FALSE(replay(first, reader));
   REQUIRE(cuda.copies.run(writer));
-  REQUIRE(cuda.copies.run(reader));
+  run_to_end(reader);
   finish(by_gpu);
   REQUIRE(replay(first, reader));
   const auto [host, far_host] = host_arrays({100});

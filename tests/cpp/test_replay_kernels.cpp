@@ -23,6 +23,7 @@ std::uint64_t address(T& at) {
 struct Slot {
   std::uint32_t gate = 0;
   std::uint32_t count = 0;
+  std::uint32_t placed = 0;
   Note mirror = 0;
   Note note = 0;
   std::uint32_t word = 0;
@@ -35,6 +36,7 @@ struct Slot {
   void put(std::uint32_t first = 1, std::uint32_t writer = 5) {
     zerohop_replayed_note({.gate = address(gate),
                            .count = address(count),
+                           .placed = address(placed),
                            .mirror = address(mirror),
                            .slot = address(note),
                            .replaced = address(word),
@@ -73,7 +75,7 @@ TEST_CASE("values and tags count on, and skip 0") {
   slot.put(0xFFFFFFFE);
   CHECK(gpu::value_of(slot.note) == 1);
   CHECK(slot.mirror == slot.note);
-  slot.count = device::kCounts - 1;  // the tag's count begins again
+  slot.count = slot.placed = device::kCounts - 1;  // the tag's count begins again
   slot.put();
   CHECK(gpu::tag_of(slot.note) == (tag & ~(device::kCounts - 1)));
 }
@@ -99,7 +101,7 @@ TEST_CASE("as many waits find something as there were notifications") {
 
 TEST_CASE("the count of tags may begin again in between") {
   Slot slot;
-  slot.count = device::kCounts - 2;
+  slot.count = slot.placed = device::kCounts - 2;
   slot.taken = 5 * gpu::kFirstTag | gpu::kCounted | (device::kCounts - 2);
   for (int i = 0; i < 4; ++i) slot.put();
   for (int i = 0; i < 4; ++i) REQUIRE(slot.finds());
@@ -116,7 +118,7 @@ TEST_CASE("where it is unknown what was taken, or the writer is another, one not
   slot.put();
   CHECK(slot.finds());
   CHECK(slot.finds());
-  slot.count = 40;
+  slot.count = slot.placed = 40;
   slot.put(1, 6);
   CHECK(slot.finds());
   CHECK_FALSE(slot.finds());
@@ -168,6 +170,32 @@ TEST_CASE("a wait for a number, which may have been passed") {
   zerohop_replayed_wait(wait);
   CHECK(slot.fault.count == 1);
   CHECK(slot.word == 6);
+}
+
+TEST_CASE("two graphs that notify one slot put their notes in the order of their counts") {
+  constexpr unsigned kTimes = 2000;
+  Slot slot;
+  std::atomic<bool> over{false};
+  std::atomic<unsigned> backwards{0};
+  std::jthread watcher([&] {
+    std::uint32_t latest = 0;
+    while (!over) {
+      const std::uint32_t value = gpu::value_of(std::atomic_ref(slot.note).load());
+      if (value < latest) ++backwards;
+      latest = value;
+    }
+  });
+  {
+    const auto writes = [&slot] {
+      for (unsigned i = 0; i < kTimes; ++i) slot.put();
+    };
+    const std::jthread one(writes);
+    const std::jthread other(writes);
+  }
+  over = true;
+  watcher.join();
+  CHECK(backwards == 0);
+  CHECK(gpu::value_of(slot.note) == 2 * kTimes);
 }
 
 TEST_CASE("a writer and two executables of a graph that waits, at the same time") {

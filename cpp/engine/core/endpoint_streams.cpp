@@ -47,7 +47,10 @@ std::shared_ptr<Transfer> Endpoint::wait_notify_on(driver::CudaStream stream, st
     captured_waits->check_free(slot);
     return streams_->waits()->notification(found, slot, reset);
   }
-  if (reset) return captured_waits->notification(found, slot, deadline({}));
+  if (reset) {
+    streams_->waits()->check_free(slot, 1);
+    return captured_waits->notification(found, slot, deadline({}));
+  }
   throw RouteUnavailable(
       "wait_notify(reset=False) cannot become part of a CUDA graph, where each replay takes the "
       "next notification: leave reset out, or make the call outside the capture");
@@ -58,6 +61,7 @@ std::unique_ptr<SlotClaim> Endpoint::claim_slots(const std::string& device, std:
   const Entered entered = enter();
   check_slots(first, count);
   (void)cuda_for_call(options_.cuda, "kernels of " + device, "wait on the CPU, by wait_notify()");
+  streams_->waits()->check_free(first, count);
   return std::make_unique<SlotClaim>(gpu_board_, gpu_device(device), first, count, deadline);
 }
 

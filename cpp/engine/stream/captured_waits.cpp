@@ -17,9 +17,10 @@ namespace zerohop::engine {
 
 std::shared_ptr<gpu::ReplayWaits> CapturedWaits::waits_of(
     const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline) {
-  auto& waits = waits_[device->ordinal()];
-  if (!waits) waits = std::make_shared<gpu::ReplayWaits>(device, deadline);
-  return waits;
+  const auto known = waits_.find(device->ordinal());
+  if (known != waits_.end()) return known->second;
+  auto fresh = std::make_shared<gpu::ReplayWaits>(device, deadline);
+  return waits_.emplace(device->ordinal(), std::move(fresh)).first->second;
 }
 
 // All graphs take notifications of a slot one after the other.
@@ -75,13 +76,8 @@ std::shared_ptr<Transfer> CapturedWaits::transfer(const Stream& stream,
   const auto captured = std::make_shared<Captured>(waits_of(stream.device, deadline));
   captured->awaited = "a transfer of " + std::to_string(first->nbytes()) + " bytes";
   captured->first = first;
-  gpu::ReplayedWait wait{.awaited = gpu::Awaited::number};
-  if (const auto& mark = first->mark()) {  // the GPU itself signals the end
-    wait.word = mark->word;
-    wait.number = mark->number;
-    captured->kept = mark->owner;
-  }
-  auto transfer = add(captured, wait, stream);
+  // The CPU opens it. The GPU's own mark is used again, and would look as if it were to come.
+  auto transfer = add(captured, {.awaited = gpu::Awaited::number}, stream);
   first->on_done([captured] {
     if (captured->first->failed()) {
       captured->waits->close(captured->place);

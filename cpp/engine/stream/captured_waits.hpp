@@ -45,7 +45,12 @@ class CapturedWaits : public Poller::Source, public std::enable_shared_from_this
   struct Captured {
     explicit Captured(std::shared_ptr<gpu::ReplayWaits> of)
         : waits(std::move(of)), place(waits->take()), faults_seen(waits->fault(place).count) {}
-    ~Captured() { waits->give_back(place); }
+    ~Captured() {  // of the claim on another thread: it waits for the GPU
+      waits->give_back(place);
+      if (!kept) return;
+      gpu::run_apart(waits->device()->ordinal(),
+                     [last = std::move(kept)]() mutable { last.reset(); });
+    }
     Captured(const Captured&) = delete;
     Captured& operator=(const Captured&) = delete;
 

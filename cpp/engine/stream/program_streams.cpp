@@ -19,9 +19,10 @@ StreamWaits::Stream ProgramStreams::find(driver::CudaStream handle, std::optiona
   if (stream.device) return stream;
   const auto table = cuda_for_stream(cuda_);
   const int ordinal = gpu::ordinal_of(*table, handle);
-  auto& device = devices_[ordinal];
-  if (!device) device = gpu::Device::open(table, ordinal);
-  stream.device = device;
+  const auto known = devices_.find(ordinal);
+  stream.device = known != devices_.end()
+                      ? known->second
+                      : devices_.emplace(ordinal, gpu::Device::open(table, ordinal)).first->second;
   return stream;
 }
 

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/fork.hpp"
 #include "driver/cuda_call.hpp"
+#include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/stream_wait.hpp"
 
@@ -13,6 +14,11 @@ namespace zerohop::engine {
 namespace {
 
 constexpr Deadline::Seconds kPatienceAtEnd{1.0};
+
+struct Parts {
+  gpu::PinnedPages copies;
+  gpu::Stream stream;
+};
 
 }  // namespace
 
@@ -50,8 +56,8 @@ SlotClaim::~SlotClaim() {
     if (reached_.mirrors) {
       const gpu::DeviceGuard guard(*device_);
       tags = find_taken(Deadline::after(kPatienceAtEnd));
-      stream_.reset();
-      copies_.reset();
+      auto parts = std::make_unique<Parts>(std::move(copies_), std::move(stream_));
+      gpu::give_back_apart(device_->ordinal(), gpu::destruction(device_, std::move(parts)));
     }
   } catch (const Error&) {
     // The GPU failed, or does not get there: it is unknown what its kernels have taken, and the

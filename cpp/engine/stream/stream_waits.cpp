@@ -134,13 +134,14 @@ std::shared_ptr<Transfer> StreamWaits::wait_for_transfer(Entry&& entry, const St
   });
 }
 
-std::optional<std::uint32_t> StreamWaits::awaited(driver::CudaStream stream) {
+template <typename IsMeant>
+std::optional<std::uint32_t> StreamWaits::awaited_by(IsMeant is_meant) {
   const auto find = [&]() -> std::optional<std::uint32_t> {
     const std::lock_guard polling(polling_);
     const std::lock_guard lock(mutex_);
     for (const auto* entries : {&entries_, &arrivals_}) {
       for (const Entry& entry : *entries) {
-        if (entry.stream == stream && entry.slot) return entry.slot;
+        if (entry.slot && is_meant(entry)) return entry.slot;
       }
     }
     return std::nullopt;
@@ -149,6 +150,17 @@ std::optional<std::uint32_t> StreamWaits::awaited(driver::CudaStream stream) {
   const auto has_come = [&] { return !(found = find()); };
   if (found) (void)host_.poller->wait(has_come, Deadline::after(kToSee));
   return found;
+}
+
+std::optional<std::uint32_t> StreamWaits::awaited(driver::CudaStream stream) {
+  return awaited_by([&](const Entry& entry) { return entry.stream == stream; });
+}
+
+void StreamWaits::check_free(std::uint32_t first, std::uint32_t count) {
+  const auto found = awaited_by([&](const Entry& entry) { return *entry.slot - first < count; });
+  if (!found) return;
+  throw RouteUnavailable("a stream waits for notification slot " + std::to_string(*found) +
+                         ": let that wait end first, or use another slot");
 }
 
 template <typename MakeWait>

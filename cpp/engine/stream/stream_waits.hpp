@@ -50,6 +50,8 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   // The slot of a notification that the stream waits for. The CPU sees an arrival slightly later,
   // so this waits a moment.
   std::optional<std::uint32_t> awaited(driver::CudaStream stream);
+  // Throws RouteUnavailable if a stream waits for one of these slots; polls likewise.
+  void check_free(std::uint32_t first, std::uint32_t count);
 
   bool pending() const noexcept override { return pending_.load(std::memory_order_acquire) > 0; }
   void poll() noexcept override;
@@ -78,6 +80,8 @@ class StreamWaits : public Poller::Source, public std::enable_shared_from_this<S
   const std::shared_ptr<const Route>& route_of(const gpu::Device& device, bool of_transfer);
   gpu::Wait wait_for_slot(Entry& entry, const Stream& stream, std::uint32_t slot, bool reset);
   void leave_slot(const Entry& entry, std::uint32_t tag) noexcept;
+  template <typename IsMeant>
+  std::optional<std::uint32_t> awaited_by(IsMeant is_meant);
   static std::string awaited(const Entry& entry);
   // make_wait(Entry&) -> gpu::Wait, without its bound.
   std::shared_ptr<Transfer> wait_for_transfer(Entry&& entry, const Stream& stream);

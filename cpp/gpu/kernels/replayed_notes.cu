@@ -5,15 +5,21 @@
 namespace zerohop::gpu {
 
 // Work captured before it in the stream is complete; the fence places its writes before the note.
+// Kernels of several graphs put notes into one slot one after the other, in the order of their
+// counts: a reader takes a note to say that all earlier ones have come.
 __device__ inline void put_note(const ReplayedNote& put) {
   if (glance(put.gate) != 0) return;
   const u32 before = atomicAdd(reinterpret_cast<u32*>(put.count), 1U);
   const u32 tag = put.writer | ((before + 1) & (kCounts - 1));
   const Note note = make_note(counted_value(put.value, before), tag);
+  while (acquire(put.placed) != before) {  // the kernel that counted before is running
+  }
   if (put.replaced != 0) put_word(put.replaced, u32{0});
   fence_system();
   if (put.mirror != 0) put_word(put.mirror, note);
   put_word(put.slot, note);
+  fence_gpu();
+  put_word(put.placed, before + 1);
 }
 
 // Each returns whether it took one. Executables of one graph may wait at the same time.
@@ -34,7 +40,7 @@ __device__ inline bool take_next(const ReplayedWait& wait) {
   const Note note = acquire_note(wait.note);
   if (value_of(note) == 0) return false;
   if ((tag_of(note) & kCounted) != 0) return take_counted(wait, note);
-  return value_of(take_note(wait.note, note)) != 0;  // 0: another wait was faster
+  return take_if(wait.note, note);  // not a later one, which may count
 }
 
 // seen: a glance at the word. Its acquire orders what follows.

@@ -31,6 +31,16 @@ __device__ inline void glance_at_pair(u64 at, u64& first, u64& second) {
       : "memory");
 }
 
+// Takes the value acquired as `seen`. False: another has replaced or taken it.
+__device__ inline bool take_if(u64 word, Note seen) {
+  Note before;
+  asm volatile("atom.relaxed.sys.global.cas.b64 %0, [%1], %2, %3;"
+               : "=l"(before)
+               : "l"(word), "l"(seen), "l"(Note{0})
+               : "memory");
+  return before == seen;
+}
+
 __device__ inline void put_end(std::uint64_t word, const WaitEnd& end) {
   put_pair(word, end.outcome, end.use);
 }

@@ -98,6 +98,7 @@ std::shared_ptr<const gpu::CapturePoint> GpuCaptures::add(Call call, const MakeN
     gpu::ReplayedNote note = note_of(*notes, pages, *call.notify);
     note.gate = gate;
     note.count = lane.words->count(call.notify->slot);
+    note.placed = lane.words->placed(call.notify->slot);
     kernels->replayed_note(note, call.stream);
   }
   return std::make_shared<const gpu::CapturePoint>(call.device, call.stream);

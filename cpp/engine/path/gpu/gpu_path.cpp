@@ -53,6 +53,7 @@ void GpuPath::meet(std::shared_ptr<RouteBook> book) {
 }
 
 void GpuPath::end() noexcept {
+  captures_->end();  // closes gates before what lies behind them is unmapped
   if (gpus_) gpus_->end();
   cut_off();
 }

@@ -12,6 +12,9 @@ inline void put_pair(u64 at, u64 first, u64 second) {
   word_at<u64>(at + 8).store(second);
   word_at<u64>(at).store(first);
 }
+inline bool take_if(u64 word, Note seen) {
+  return word_at<Note>(word).compare_exchange_strong(seen, 0);
+}
 inline void glance_at_pair(u64 at, u64& first, u64& second) {
   std::this_thread::yield();  // as a rule it is polled
   first = word_at<u64>(at).load();
