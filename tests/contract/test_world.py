@@ -6,6 +6,7 @@ from functools import partial
 import pytest
 import zerohop as zh
 from support.attempt import LOST_WITHIN, Attempt, within
+from support.link import until
 from support.patience import SLOW
 from support.ranks import close, results, worlds
 
@@ -78,6 +79,7 @@ def test_ranks_are_connected_when_they_are_needed(rank_threads):
     assert made[1].peer(2) is made[1].peer(2)
     made[1].peer(2).notify(5, 7).wait()  # a slot of the program's own
     assert made[2].endpoint.wait_notify(5) == 7
+    until(lambda: made[2].endpoint.peers, "the Peer that rank 1 has made")
     assert [len(world.endpoint.peers) for world in made] == [0, 1, 1, 0]
     made[2].peer(1).notify(6, 8).wait()
     assert made[1].endpoint.wait_notify(6) == 8

@@ -104,7 +104,7 @@ def test_a_store_that_has_ended_is_reported():
 class Membership:
     """Rank 0 of 3; it learns that a rank has died after so many questions whether that one lives."""
 
-    name, rank, size = "world", 0, 3
+    name, key, rank, size = "world", "world", 0, 3
 
     def __init__(self, dies_after: int) -> None:
         self.questions, self.dies_after = 0, dies_after

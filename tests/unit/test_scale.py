@@ -19,7 +19,7 @@ def first(job: Job, system: System | None = None) -> str:
 
 def test_what_a_rank_takes_is_what_the_documents_say():
     one = weigh(Job(2))
-    assert one.registered_nbytes == (32 + 5 + 16) * (32 + 16384) + 8 * 258
+    assert one.registered_nbytes == (32 + 5 + 16) * (40 + 16384) + 8 * 258
     assert one.pinned_nbytes - one.registered_nbytes == 131_072 + (258 + 512) * 64
 
     def each(**knobs: int) -> int:
