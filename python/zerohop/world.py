@@ -192,7 +192,7 @@ class World(CollectiveCalls, ReductionCalls):
         ``peer(rank)`` is the Peer of this World, with the same messages and notifications. It has no segments; about 600 can exist.
 
         ranks: this World's, the same list on all of them; a rank's number in the new World is its place there.
-        name: the same on all of them; default: by the ranks. Several with the same name and ranks are told apart by their order.
+        name: the same on all of them; default: made from the ranks. Calls with the same name and ranks match in their order.
 
         Raises ValueError (this rank is not among them, name, no slots are left), TypeError, Error.
         """

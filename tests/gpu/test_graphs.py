@@ -1,7 +1,6 @@
 """Captured calls in CUDA graphs: of two Endpoints in this process, and with another process."""
 
 import gc
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,17 +23,10 @@ def sides() -> Iterator[tuple[Side, Side]]:
         yield made
 
 
-@pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    heard: list[str] = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda failure: heard.append(str(failure.exc_value)))
-    return heard
-
-
-def await_word(said: list[str], part: str) -> None:
+def await_word(reported: list[str], part: str) -> None:
     deadline = time.monotonic() + 10
-    while not any(part in each for each in said):
-        assert time.monotonic() < deadline, f"{part!r} is not in {said}"
+    while not any(part in each for each in reported):
+        assert time.monotonic() < deadline, f"{part!r} is not in {reported}"
         time.sleep(0.01)
 
 
@@ -138,7 +130,7 @@ def test_a_thousand_replays_between_two_processes(ends):
     assert int(array[0]) == (REPLAYS + 1) % 256
 
 
-def test_a_process_that_is_killed_ends_the_waits_of_replays(ends, said):
+def test_a_process_that_is_killed_ends_the_waits_of_replays(ends, reported):
     array, ep, peer, far = ends
     memory, there, stream = ep.register(array), peer["array"], torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -151,8 +143,8 @@ def test_a_process_that_is_killed_ends_the_waits_of_replays(ends, said):
     begun = time.monotonic()
     stream.synchronize()
     assert time.monotonic() - begun < 10
-    await_word(said, "a CUDA graph on cuda:0 waited for notification slot 7 in vain")
-    await_word(said, "is no longer connected, and CUDA graphs of this process contain calls")
+    await_word(reported, "a CUDA graph on cuda:0 waited for notification slot 7 in vain")
+    await_word(reported, "is no longer connected, and CUDA graphs of this process contain calls")
     for _ in range(100):
         replay(writing, stream)  # harmless
     stream.synchronize()
@@ -160,7 +152,7 @@ def test_a_process_that_is_killed_ends_the_waits_of_replays(ends, said):
         peer.write(memory, there)
 
 
-def test_memory_that_its_owner_closes_is_left_out(ends, said):
+def test_memory_that_its_owner_closes_is_left_out(ends, reported):
     array, ep, peer, far = ends
     memory, there, stream = ep.register(array), peer["array"], torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -174,7 +166,7 @@ memory.close()
 answer = time.monotonic() - begun
 """)
     assert took < 4
-    await_word(said, "has closed memory that CUDA graphs")
+    await_word(reported, "has closed memory that CUDA graphs")
     for _ in range(100):
         replay(writing, stream)
     stream.synchronize()
@@ -257,7 +249,7 @@ def test_a_graph_waits_for_a_transfer_begun_before(sides):
     assert bool((seen == 3).all())
 
 
-def test_a_replay_that_waits_in_vain_says_so(sides, said):
+def test_a_replay_that_waits_in_vain_says_so(sides, reported):
     near, _ = sides
     waiting = captured(
         near.stream, lambda: near.ep.wait_notify(99, timeout=0.2, stream=near.stream)
@@ -266,7 +258,7 @@ def test_a_replay_that_waits_in_vain_says_so(sides, said):
     replay(waiting, near.stream)
     near.stream.synchronize()
     assert 0.15 < time.monotonic() - begun < 10
-    await_word(said, "waited for notification slot 99, which did not come in 0.2 s")
+    await_word(reported, "waited for notification slot 99, which did not come in 0.2 s")
     with pytest.raises(zh.TransferTimeout, match="slot 99"):
         near.ep.wait_notify(5, stream=near.stream)
 
