@@ -86,7 +86,9 @@ def signals() -> None:
     dist.barrier()
     late = timedelta(seconds=0.3)
     pending = window.wait_signal(other, True)
-    with pytest.raises(zh.TransferTimeout, match=rf"wait_signal of rank {other} of 'window 0|no signal"):
+    with pytest.raises(
+        zh.TransferTimeout, match=rf"wait_signal of rank {other} of 'window 0|no signal"
+    ):
         pending.wait(late)
     dist.barrier()
     window.signal(other, False)
@@ -126,7 +128,7 @@ def mistakes() -> None:
     if hasattr(dist, "_new_window"):
         assert window.get_attr(other).access_type.name == "SEPARATE"
     else:
-        with pytest.raises(NotImplementedError, match="need PyTorch 2.14"):
+        with pytest.raises(NotImplementedError, match=r"need PyTorch 2\.14"):
             window.get_attr(other)
     with pytest.raises(ValueError, match="not contiguous"):
         group.new_window(torch.ones(4, 4).t()[:2])

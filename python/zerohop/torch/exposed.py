@@ -8,6 +8,8 @@ from __future__ import annotations
 import struct
 import threading
 from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -57,7 +59,9 @@ class Exposed:
         """offset: in bytes. Raises IndexError, ValueError, PeerLost, TransferTimeout."""
         far = self._reach(rank, seconds)
         if dtype != self._dtypes[rank]:
-            raise ValueError(f"the tensor there is of {self._dtypes[rank]}, and this one of {dtype}")
+            raise ValueError(
+                f"the tensor there is of {self._dtypes[rank]}, and this one of {dtype}"
+            )
         here, there = far.ends(array, offset)
         return self._post(far, seconds, lambda: far.peer.write(here, there))
 
@@ -88,10 +92,8 @@ class Exposed:
         if self._came[rank] >= number:
             return True
         found = None
-        try:
+        with suppress(TransferTimeout, PeerLost):
             found = self._endpoint.wait_notify_any(self._slots.start + rank, 1, seconds, True)
-        except (TransferTimeout, PeerLost):
-            pass
         with self._lock:
             more = 0 if found is None else (found[1] - self._came[rank]) % _WRAP
             if more < _WRAP // 2:  # else another thread has taken a later one
@@ -138,7 +140,9 @@ class Exposed:
         except Error as error:
             raise self._membership.named(error, rank) from None
 
-    def _post(self, far: FarPart, seconds: float, begin: Any) -> _core.Transfer:
+    def _post(
+        self, far: FarPart, seconds: float, begin: Callable[[], _core.Transfer]
+    ) -> _core.Transfer:
         self._queue.make_room(seconds)
         transfer = far.named_call(begin)
         self._queue.add(far.rank, transfer)

@@ -52,5 +52,6 @@ def _hear_all(
 
 
 def _failed(who: str, group: str, seconds: float, why: str) -> TransferTimeout:
-    return TransferTimeout(f"{who} failed to pass monitoredBarrier of {group!r} in {seconds:g} s{why}")
-
+    return TransferTimeout(
+        f"{who} failed to pass monitoredBarrier of {group!r} in {seconds:g} s{why}"
+    )
