@@ -28,8 +28,8 @@ def monitored_barrier(calls: Calls, number: int, seconds: float, wait_all_ranks:
         calls.hear_word(0, tag + 1, deadline.left).wait(deadline.left)
     except Error as error:
         raise TransferTimeout(
-            f"Rank {calls.rank} successfully reached monitoredBarrier of {calls.name!r}, but rank 0 has not said in {seconds:g} s "
-            f"that all have: its error names those that have not ({error})"
+            f"Rank {calls.rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0 of "
+            f"{calls.name!r}, whose error names the ranks that have not come in {seconds:g} s ({error})"
         ) from None
 
 
@@ -38,6 +38,10 @@ def _hear_all(
 ) -> None:
     missing = []
     for rank in range(1, calls.size):
+        if deadline.passed and not wait_all_ranks:
+            raise TransferTimeout(
+                f"Rank 0 timed out in monitoredBarrier of {calls.name!r} before it heard from rank {rank}: give it more than {seconds:g} s"
+            )
         try:
             calls.hear_word(rank, tag, deadline.left).wait(deadline.left)
         except Error as error:
