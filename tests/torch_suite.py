@@ -27,7 +27,7 @@ FORK: Any = multiprocessing.get_context("fork")  # new interpreters would import
 LIMIT = 60.0  # seconds of a case
 ERROR = re.compile(r"^[\w.]+(?:Error|Exception|Lost|Timeout)\b: .+", re.MULTILINE)
 MONITORED = "failure_order", "gloo", "gloo_rank_0_timeout", "gloo_subgroup", "wait_all_ranks"
-WHY = "PyTorch allows monitored_barrier only for gloo"
+WHY = "before 2.14 PyTorch allows monitored_barrier only for gloo"
 EXPECTED = {f"test_monitored_barrier_{each}": WHY for each in MONITORED}  # cases that fail, and why
 
 

@@ -1,5 +1,6 @@
 """Groups of torch.distributed by zerohop: what gloo has not, groups of some ranks, and what becomes of them."""
 
+import inspect
 import os
 import threading
 from datetime import timedelta
@@ -181,13 +182,30 @@ def futures() -> None:
 
 
 def monitored() -> None:
-    """A monitored barrier needs a group of gloo."""
+    """Rank 0 names who has not come; before 2.14 PyTorch itself calls only gloo's."""
     import torch.distributed as dist
 
-    group = dist.new_group(backend="gloo")
-    dist.monitored_barrier(group)
-    with pytest.raises(ValueError, match="only implemented for GLOO"):
+    rank, some = dist.get_rank(), dist.new_group([3, 1, 0])
+    group: Any
+    if hasattr(dist, "_new_window"):
         dist.monitored_barrier()
+        dist.monitored_barrier(timeout=timedelta(seconds=TIMEOUT), wait_all_ranks=True)
+    else:
+        with pytest.raises(ValueError, match="only implemented for GLOO"):
+            dist.monitored_barrier()
+    late, words = timedelta(seconds=0.5), "failed to pass monitoredBarrier of 'group"
+    for all_ranks, who in ((False, "Rank 2"), (True, "Ranks 2, 3")):
+        group = dist.new_group()
+        group.monitored_barrier(wait_all_ranks=all_ranks)
+        if rank == 0:
+            with pytest.raises(zh.TransferTimeout, match=f"{who} {words}"), within(5):
+                group.monitored_barrier(late, wait_all_ranks=all_ranks)
+        elif rank == 1:
+            with pytest.raises(zh.TransferTimeout, match="Rank 1 successfully reached"), within(5):
+                group.monitored_barrier(late)
+        dist.barrier()
+    if rank != 2:
+        some.monitored_barrier()  # type: ignore[union-attr]
 
 
 def one_after_the_other() -> None:
@@ -298,28 +316,44 @@ def split() -> None:
     whole: Any = dist.group.WORLD
     gpu = torch.device("cuda:0")
     whole.eager_connect_single_device(gpu)  # as init_process_group(device_id=...) calls it
-    for backend in (None, "cpu:zerohop"):
+    if not hasattr(dist.ProcessGroup, "supports_abort_hooks") and hasattr(dist, "_new_window"):
+        with beside_a_gpu(gpu), pytest.raises(RuntimeError, match="No device associated"):
+            dist.split_group(split_ranks=[[0, 1], [2, 3]])  # as PyTorch 2.14 does, and only that
+        dist.barrier(group=dist.new_group())
+        return
+    is_sorted = not hasattr(dist, "_new_window")  # by PyTorch, before 2.14
+    odd = [1, 3] if is_sorted else [3, 1]
+    chosen: list[dict[str, Any]] = [{}]
+    if "backend" in inspect.signature(dist.split_group).parameters:
+        chosen.append({"backend": "cpu:zerohop"})
+    for backend in chosen:
         with beside_a_gpu(gpu):
             half: Any = dist.split_group(
-                split_ranks=[[0, 2], [3, 1]], timeout=timedelta(seconds=TIMEOUT), backend=backend
+                split_ranks=[[0, 2], [3, 1]], timeout=timedelta(seconds=TIMEOUT), **backend
             )
         assert dist.get_world_size(half) == 2
-        assert dist.get_process_group_ranks(half) == ([0, 2] if rank % 2 == 0 else [1, 3])
-        assert dist.get_rank(half) == rank // 2
+        ranks = odd if rank % 2 else [0, 2]
+        assert dist.get_process_group_ranks(half) == ranks
+        assert dist.get_rank(half) == ranks.index(rank)
         tensor = torch.tensor([float(rank)])
         dist.all_reduce(tensor, group=half)
         assert tensor.item() == (2.0 if rank % 2 == 0 else 4.0)
         assert [device.type for device in half._device_types] == ["cpu"] + ["cuda"] * (not backend)
     with beside_a_gpu(gpu):
         one = dist.split_group(half, [[1]])
-    assert (one is None) == (rank < 2)
+    assert isinstance(one, dist.ProcessGroup) == (rank in (2, odd[1]))
     some = dist.new_group([1, 2])  # PyTorch tells the ranks that are not in it
     if rank in (1, 2):
         dist.barrier(group=some)
     whole.bound_device_id = None
+    if hasattr(dist.ProcessGroup, "supports_abort_hooks"):  # PyTorch 2.15 needs no GPU for it
+        pair: Any = dist.split_group(split_ranks=[[3, 2], [0, 1]])
+        tensor = torch.tensor([float(rank)])
+        dist.broadcast(tensor, group_src=0, group=pair)
+        assert tensor.item() == (3.0 if rank > 1 else 0.0)
     dist.barrier()
     for group in (half, one):
-        if group is not None:
+        if isinstance(group, dist.ProcessGroup):
             dist.destroy_process_group(group)
 
 

@@ -20,7 +20,7 @@ FILES = {
     "docs/transfers.md": ["exchange.py"],
     "docs/world.md": ["job.py"],
     "docs/collectives.md": ["share.py"],
-    "docs/torch.md": ["rows.py"],
+    "docs/torch.md": ["rows.py", "ring.py"],
 }
 ON_A_GPU = ["docs/kernels.md", "docs/streams.md"]
 PROGRAMS = [page for page in PAGES if program(page)]

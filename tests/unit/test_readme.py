@@ -63,13 +63,20 @@ def test_ranks_share_what_they_have(tmp_path):
 
 
 @pytest.mark.timeout(PATIENCE)
-def test_pytorch_moves_rows(tmp_path):
-    (tmp_path / "rows.py").write_text(saved("docs/torch.md", "rows.py"))
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [
+        ("rows.py", ["0 [0.0, 10.0]\n", "1 [1.0, 11.0]\n"]),
+        ("ring.py", ["0 [1.0, 1.0, 1.0, 1.0]\n", "1 [0.0, 0.0, 0.0, 0.0]\n"]),
+    ],
+)
+def test_pytorch_moves_rows(tmp_path, file, words):
+    (tmp_path / file).write_text(saved("docs/torch.md", file))
     apart = ("--redirects=3", "--log-dir=logs")  # on one pipe their words may mix
-    done = torchrun(2, "rows.py", options=apart, cwd=tmp_path)
+    done = torchrun(2, file, options=apart, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    printed = [file.read_text() for file in tmp_path.rglob("stdout.log")]
-    assert sorted(printed) == ["0 [0.0, 10.0]\n", "1 [1.0, 11.0]\n"]
+    printed = [log.read_text() for log in tmp_path.rglob("stdout.log")]
+    assert sorted(printed) == words
 
 
 def test_what_happens_is_seen(monkeypatch):

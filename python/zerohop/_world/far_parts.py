@@ -14,6 +14,7 @@ from zerohop.errors import Error, RouteUnavailable, TransferTimeout
 
 if TYPE_CHECKING:
     from zerohop._world.all_ranks import AllRanks
+    from zerohop._world.membership import Membership
 
 _WORD = 8  # bytes that an atomic changes
 _T = TypeVar("_T")
@@ -34,7 +35,7 @@ class FarPart:
         own: OwnPart,
         source: _core.Memory,
         find_words: Callable[[], _core.RemoteMemory | None],
-        membership: AllRanks,
+        membership: Membership,
     ) -> None:
         self._membership = membership
         self.rank, self.peer, self.memory = rank, peer, memory

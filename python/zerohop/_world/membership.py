@@ -12,7 +12,7 @@ from zerohop._world.deadline import Deadline
 from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import FailureReports
 from zerohop._world.history import History
-from zerohop._world.notifications import Slots
+from zerohop._world.notifications import SlotRanges, Slots
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
@@ -26,6 +26,7 @@ class Membership:
     history: History
     place: str
     table: str
+    ranges: SlotRanges  # of this rank's board
 
     def __init__(
         self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots, key: str = ""

@@ -33,7 +33,7 @@ class SomeRanks(Membership):
         (name, key), rank, size = names, ranks.index(whole.rank), len(ranks)
         super().__init__(whole.endpoint, name, rank, size, slots, key)
         self._whole, self._ranks = whole, ranks
-        self.place, self.table = whole.place, whole.table
+        self.place, self.table, self.ranges = whole.place, whole.table, whole.ranges
         self._has_left, self._left_here = False, left
         self._join: Callable[[float], bool] | None = None  # between let_go() and the next
         self._gone = False  # as the other ranks know

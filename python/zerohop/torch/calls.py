@@ -284,15 +284,39 @@ class Calls:
 
         A receiver may be gone before its sender knows that its message has arrived, and the sender would report a loss.
         """
-        deadline, nothing = Deadline(seconds), torch.empty(0, dtype=torch.uint8, device="cpu")
-        words: list[_core.Transfer] = []
+        deadline, words = Deadline(seconds), []
         for rank in self.any_source.senders.union(self._world.connected()):
             with suppress(Error):
-                words.append(self._messages.send(rank, nothing, GOODBYE, 0.0))
-                words.append(self.any_source.receive(rank, nothing, GOODBYE, 0.0))
+                words.append(self.post_word(rank, GOODBYE, 0.0))
+                words.append(self.hear_word(rank, GOODBYE, 0.0))
         for word in words:
             with suppress(Error):
                 word.wait(deadline.left)
+
+    # --- empty messages between the groups of two ranks ---
+
+    def post_word(self, rank: int, tag: int, seconds: float) -> _core.Transfer:
+        """seconds: to connect."""
+        return self._messages.send(rank, _nothing(), tag, seconds)
+
+    def hear_word(self, rank: int, tag: int, seconds: float) -> _core.Transfer:
+        return self.any_source.receive(rank, _nothing(), tag, seconds)
+
+    @property
+    def rank(self) -> int:
+        return self._world.rank
+
+    @property
+    def size(self) -> int:
+        return self._world.size
+
+    @property
+    def name(self) -> str:
+        return self._world.name
+
+
+def _nothing() -> Any:
+    return torch.empty(0, dtype=torch.uint8, device="cpu")
 
 
 def _check_tag(text: str, tag: int) -> None:

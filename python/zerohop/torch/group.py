@@ -12,6 +12,8 @@ from zerohop.torch.advice import ADVICE
 from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.torch.forms import FORMS, with_options
+from zerohop.torch.monitored import monitored_barrier
+from zerohop.torch.window import Window
 from zerohop.world import World
 
 _NAME = "zerohop"
@@ -44,12 +46,11 @@ def creators() -> Iterator[tuple[str, Mapping[str, str], Callable[..., ProcessGr
     """Each string of backends with zerohop in it, its backend by type of device, and the group's constructor.
 
     torch.distributed would make the backends of a string one by one, and drop the others for a group that is made in
-    Python. It passes a string that is registered as a whole to its creator.
+    Python. It passes a string that is registered as a whole to its creator. One that has zerohop for all devices makes one group.
     """
     yield _NAME, *_creator(dict.fromkeys(_DEVICES, _NAME))
     for first, second in (_DEVICES, _DEVICES[::-1]):
         yield f"{first}:{_NAME}", *_creator({first: _NAME})
-        yield f"{first}:{_NAME},{second}:{_NAME}", *_creator({first: _NAME, second: _NAME})
         for other in _OTHERS:
             yield f"{first}:{_NAME},{second}:{other}", *_creator({first: _NAME, second: other})
             yield f"{first}:{other},{second}:{_NAME}", *_creator({first: other, second: _NAME})
@@ -151,6 +152,22 @@ def _type_of(args: Any) -> str | None:
     return None
 
 
+def registered(group: Any, backends: Mapping[str, str]) -> Any:
+    """A Backend for the hooks that PyTorch 2.15 attaches to each group, which ask its default backend; None before. It carries out no call."""
+    if not hasattr(dist.ProcessGroup, "supports_abort_hooks"):
+        return None
+    backend, kind = _Registered(group.rank(), group.size()), dist.ProcessGroup.BackendType.CUSTOM
+    group._set_default_backend(kind)
+    for device in (device for device, name in backends.items() if name == _NAME):
+        group._register_backend(torch.device(device), kind, backend)
+    return backend
+
+
+class _Registered(c10d.Backend):  # type: ignore[misc]
+    def getBackendName(self) -> str:
+        return _NAME
+
+
 class GroupWorld(World):
     """A World whose messages advise what a program of torch.distributed can do."""
 
@@ -165,6 +182,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         self.world, self._made_with = world, made_with
         self._calls, self._beside = Calls(world, seconds), beside
         self._name = self._description = ""
+        self._monitored = 0  # calls of monitored_barrier()
+        self._registered = registered(self, beside.backends)
+        self._windows: list[Window] = []
 
     broadcast = _routed("broadcast")
     scatter = _routed("scatter")
@@ -196,6 +216,27 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     def barrier(self, *args: Any, **kwargs: Any) -> Any:
         return self._calls.barrier(*with_options("barrier", args, kwargs))
 
+    def monitored_barrier(
+        self, timeout: timedelta | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """As barrier(), on CPUs; rank 0 names the first rank, or all ranks, that did not come. PyTorch 2.14 calls it, earlier ones gloo's."""
+        self._monitored += 1
+        seconds = self._calls.seconds if timeout is None else timeout.total_seconds()
+        monitored_barrier(self._calls, self._monitored, seconds, wait_all_ranks)
+
+    # --- windows: torch.distributed._new_window, from PyTorch 2.14 on ---
+
+    supports_window = True
+
+    def new_window(self, tensor: Any = None) -> Window:
+        """All ranks call it, in the same order. It ends with the group, or by its tensor_deregister()."""
+        name = f"window {len(self._windows)} of {self.world.name!r}"
+        window = Window(self.world, name, self._calls.seconds)
+        self._windows.append(window)
+        if tensor is not None:
+            window.tensor_register(tensor)
+        return window
+
     def _serving(self, args: Any, name: str) -> Any:
         device = _type_of(args)
         backend = self._beside.backends.get(device or "cpu")
@@ -220,7 +261,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
 
     supports_coalescing = supports_time_estimate = False
 
-    # --- split_group: PyTorch allows it on hosts with GPUs, after init_process_group(device_id=...) ---
+    # --- split_group: before 2.15 PyTorch allows it on hosts with GPUs, after init_process_group(device_id=...) ---
 
     supports_splitting = hasattr(
         dist.ProcessGroup, "split_group"
@@ -228,7 +269,9 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     options = None  # of the backend; PyTorch passes a copy to split_group()
 
     def eager_connect_single_device(self, device: Any) -> None:
-        self.bound_device_id = device
+        """From PyTorch 2.14 on new_group() asks a group with a bound device for a Backend in C++; split_group() needs none from 2.15 on."""
+        if not hasattr(dist.ProcessGroup, "supports_window"):
+            self.bound_device_id = device
 
     def split_group(
         self,
@@ -239,8 +282,8 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
         group_desc: str | None = None,
         device_types: Sequence[Any] | None = None,
     ) -> ProcessGroup | None:
-        """A group of those ranks of this one, in ascending order; None on other ranks. Only the members wait for each other."""
-        ranks, mine = sorted(new_ranks), self._made_with
+        """A group of those ranks of this one, in that order; None on other ranks. Only the members wait for each other."""
+        ranks, mine = list(new_ranks), self._made_with
         if self.world.rank not in ranks:
             return None
         options = c10d._DistributedBackendOptions()
@@ -305,14 +348,20 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
             self._beside.group.shutdown()
         if not self.world.closed:
             self._calls.say_goodbye(min(_left_for_goodbye(), self._calls.seconds))
+        self._close_windows()
         self.world.close(min(_LEAVE, self._calls.seconds))
         self._calls.any_source.close()
 
     def abort(self) -> None:
         if self._beside.group is not None:
             self._beside.group.abort()
+        self._close_windows()
         self.world.close(0.0)
         self._calls.any_source.close()
+
+    def _close_windows(self) -> None:
+        for window in self._windows:
+            window.close()
 
     def __repr__(self) -> str:
         return f"<zerohop.torch.ProcessGroup of {self.world!r}>"
