@@ -22,6 +22,7 @@ class Reaper {
   explicit Reaper(const std::atomic<bool>& ending) : ending_(ending) {}
 
   void run(Work work) { run_by(now_, work); }
+  bool try_run(Work& work) noexcept { return now_.run(work); }
 
   void run_when_idle(std::shared_ptr<const Device> device, Work work) {
     const std::uint64_t mine = ++asked_;
@@ -129,6 +130,8 @@ Works& works() {
 }  // namespace
 
 void run_apart(int gpu, Work work) noexcept { works().reaper(gpu).run(std::move(work)); }
+
+bool try_run_apart(int gpu, Work& work) noexcept { return works().reaper(gpu).try_run(work); }
 
 void run_when_idle(std::shared_ptr<const Device> device, Work work) noexcept {
   Reaper& reaper = works().reaper(device->ordinal());

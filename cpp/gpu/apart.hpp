@@ -19,8 +19,10 @@ namespace zerohop::gpu {
 
 // gpu: its ordinal. Runs the work in the caller if no thread can be started.
 void run_apart(int gpu, std::function<void()> work) noexcept;
-// The same, once the GPU has finished all work submitted before this call. One wait for the GPU
-// serves all work items queued when it began.
+// For callers that must not do the work. False: no thread can be started; the work stays with them.
+[[nodiscard]] bool try_run_apart(int gpu, std::function<void()>& work) noexcept;
+// Like run_apart(), once the GPU has finished all work submitted before this call. One wait for the
+// GPU serves all work items queued when it began.
 void run_when_idle(std::shared_ptr<const Device> device, std::function<void()> work) noexcept;
 
 // While one of these exists, the program's kernels may be waiting for what threads of this process

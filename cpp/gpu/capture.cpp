@@ -1,5 +1,6 @@
 #include "gpu/capture.hpp"
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -18,18 +19,14 @@ using driver::check_cuda;
 struct KeptByGraph {
   int gpu;  // its ordinal
   unsigned generation;
-  std::shared_ptr<const void> what;
+  std::function<void()> let_go;
 };
 
 // Called by a thread of the driver, which must neither block nor call CUDA.
 void let_go_of_graph(void* value) {
-  std::shared_ptr<KeptByGraph> kept(static_cast<KeptByGraph*>(value));
-  if (kept->generation != fork_generation()) {
-    new auto(std::move(kept));  // it belongs to the parent
-    return;
-  }
-  const int gpu = kept->gpu;
-  run_apart(gpu, [kept = std::move(kept)]() mutable { kept.reset(); });
+  std::unique_ptr<KeptByGraph> kept(static_cast<KeptByGraph*>(value));
+  if (kept->generation != fork_generation()) return (void)kept.release();  // it is the parent's
+  if (!try_run_apart(kept->gpu, kept->let_go)) keep_for_good(std::move(kept));
 }
 
 }  // namespace
@@ -46,8 +43,8 @@ void keep_with_graph(const std::shared_ptr<const Device>& device, driver::CudaSt
   driver::CudaGraph graph = nullptr;
   check_cuda(cuda, cuda.stream_get_capture(stream, &status, nullptr, &graph, nullptr, nullptr),
              "cuStreamGetCaptureInfo");
-  auto kept = std::make_unique<KeptByGraph>(KeptByGraph{
-      .gpu = device->ordinal(), .generation = fork_generation(), .what = std::move(what)});
+  auto kept = std::make_unique<KeptByGraph>(device->ordinal(), fork_generation(),
+                                            [what = std::move(what)]() mutable { what.reset(); });
   driver::CudaUserObject object = nullptr;
   check_cuda(cuda,
              cuda.user_object_create(&object, kept.get(), &let_go_of_graph, 1,

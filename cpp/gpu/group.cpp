@@ -86,6 +86,21 @@ bool Group::close(std::uint64_t arena, const Deadline& deadline) {
   return wait_stream(*device_, stream.get(), "the end of a group of GPUs", deadline);
 }
 
+// Reads `ended` first. A call can be cut short only after `cancelled` was set, by cancel() or
+// before close(), and then ends later still: if `cancelled` is not set now, it was not when any of
+// the calls counted in `now` ended. The kernels look at it only now and then: whether they have
+// seen it does not matter, nor that others may cancel meanwhile. Likewise a call that fails says so
+// in `end` before it ends.
+std::uint32_t Group::ended_well() noexcept {
+  const std::uint32_t now = ended();
+  std::uint32_t known = ended_well_.load();
+  if (words().cancelled.load() != 0 || failure().what != GroupEnd::fine) return known;
+  while (static_cast<std::int32_t>(now - known) > 0) {  // other threads look as well
+    if (ended_well_.compare_exchange_weak(known, now)) return now;
+  }
+  return known;
+}
+
 GroupEnd Group::failure() const noexcept {
   GroupEnd end;
   std::memcpy(&end, &words().end, sizeof end);  // stored as a whole, before the kernel ended

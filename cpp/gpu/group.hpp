@@ -39,14 +39,19 @@ class Group {
 
   // The number of the latest that has ended.
   std::uint32_t ended() const noexcept { return words().ended.load(std::memory_order_acquire); }
+  // The number of the latest of which it is known that it and all before it did what they were to
+  // do, from a look no later than this one, and than the first call of cancel().
+  std::uint32_t ended_well() noexcept;
   // The first that failed; after that all fail.
   GroupEnd failure() const noexcept;
   // All later kernels end at once, without a look at the arenas of other ranks, those of graphs
   // too. arena: this rank's. False: the GPU did not get to it in time. Throws CudaError.
   bool close(std::uint64_t arena, const Deadline& deadline);
   // Ends the kernels that wait, and all later ones.
-  void cancel() noexcept { words().cancelled.store(1, std::memory_order_release); }
-  bool cancelled() const noexcept { return words().cancelled.load(std::memory_order_acquire) != 0; }
+  void cancel() noexcept {
+    (void)ended_well();
+    words().cancelled.store(1, std::memory_order_release);
+  }
 
  private:
   // In pinned memory, which the GPU can access.
@@ -68,6 +73,7 @@ class Group {
   const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
   std::unique_ptr<Parts> parts_ = std::make_unique<Parts>();
+  std::atomic<std::uint32_t> ended_well_{0};
   Mutex<Rank::gpu_group> mutex_;  // around a launch; guards the next
   std::uint32_t launched_ = 0;
 };

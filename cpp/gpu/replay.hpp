@@ -52,16 +52,21 @@ struct ReplayedWait {
   std::uint64_t taken = 0;   // 32 bits of this GPU: the tag of the counted note taken last
   std::uint64_t closed = 0;  // 32 bits of host memory; not 0: nothing will come any more
   std::uint64_t fault = 0;   // a WaitFault
-  std::uint64_t fresh = 0;   // 32 bits of pinned memory, changed after any fault
+  std::uint64_t faults = 0;  // 32 bits of pinned memory: how many there were, of all waits
   std::uint64_t nanoseconds = 0;
   Awaited awaited = Awaited::slot;
   std::uint32_t number = 0;
 };
 
-// Of one captured wait, in pinned memory: how it ended last in vain, and how often it did.
-struct WaitFault {
+// Of one captured wait, in pinned memory: how it ended last in vain, and how often it did. Written
+// and read as a whole.
+struct alignas(8) WaitFault {
   std::uint32_t outcome = kWaiting;  // kTimedOut or kCancelled
   std::uint32_t count = 0;
 };
+// The WaitFault that follows, as 64 bits.
+ZEROHOP_BOTH constexpr std::uint64_t next_fault(std::uint64_t fault, std::uint32_t outcome) {
+  return ((fault >> 32) + 1) << 32 | outcome;
+}
 
 }  // namespace zerohop::gpu

@@ -47,21 +47,14 @@ ReplayWaits::Place ReplayWaits::take() {
 }
 
 void ReplayWaits::add(Place place, ReplayedWait wait, driver::CudaStream stream) const {
-  static_assert(offsetof(Line, count) == offsetof(Line, outcome) + offsetof(WaitFault, count));
   if (wait.closed == 0) wait.closed = in_pinned(line(place).closed);
   if (wait.word == 0) {
     wait.word = in_pinned(line(place).open);
     wait.number = 1;
   }
-  wait.fault = in_pinned(line(place).outcome);
-  wait.fresh = in_pinned(pages().fresh);
+  wait.fault = in_pinned(line(place).fault);
+  wait.faults = in_pinned(pages().faults);
   parts_->kernels->replayed_wait(wait, stream);
-}
-
-WaitFault ReplayWaits::fault(Place place) const noexcept {
-  const Line& of = line(place);
-  const std::uint32_t count = of.count.load(std::memory_order_acquire);  // stored after the outcome
-  return {.outcome = of.outcome.load(std::memory_order_relaxed), .count = count};
 }
 
 }  // namespace zerohop::gpu

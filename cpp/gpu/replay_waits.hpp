@@ -33,25 +33,27 @@ class ReplayWaits {
   void give_back(Place place) noexcept { places_.give_back(place); }
 
   // Enqueues the wait; the caller leaves the fields that depend on the place unset: `fault`,
-  // `fresh`, and `closed` and `word` where the CPU sets them, by close() and open(). The caller has
-  // made the device current. Throws CudaError.
+  // `faults`, and `closed` and `word` where the CPU sets them, by close() and open(). The caller
+  // has made the device current. Throws CudaError.
   void add(Place place, ReplayedWait wait, driver::CudaStream stream) const;
   void open(Place place) noexcept { line(place).open.store(1, std::memory_order_release); }
   void close(Place place) noexcept { line(place).closed.store(1, std::memory_order_release); }
 
-  // Changes after each wait in vain.
-  std::uint32_t fresh() const noexcept { return pages().fresh.load(std::memory_order_acquire); }
-  WaitFault fault(Place place) const noexcept;
+  // How many waits of all places were in vain; counted after the fault of each is there.
+  std::uint32_t faults() const noexcept { return pages().faults.load(std::memory_order_acquire); }
+  WaitFault fault(Place place) const noexcept {
+    return line(place).fault.load(std::memory_order_relaxed);
+  }
 
  private:
   struct Line {
     std::atomic<std::uint32_t> closed{0};
     std::atomic<std::uint32_t> open{0};
-    std::atomic<std::uint32_t> outcome{kWaiting};  // this and the next: a WaitFault
-    std::atomic<std::uint32_t> count{0};
+    std::atomic<WaitFault> fault{};
   };
+  static_assert(std::atomic<WaitFault>::is_always_lock_free, "kernels write it in one access");
   struct Pages {
-    std::atomic<std::uint32_t> fresh{0};
+    std::atomic<std::uint32_t> faults{0};
     alignas(16) Line lines[kMost];
   };
   struct Parts {

@@ -16,15 +16,22 @@ constexpr std::uint64_t kWordNbytes = sizeof(std::uint32_t);
 ReplayWords::ReplayWords(const std::shared_ptr<const Device>& device, const Deadline& deadline)
     : words_(GpuWords::create(device, (2 * kCounts + kGates) * kWordNbytes, deadline)) {}
 
-void ReplayWords::set_count(std::uint32_t slot, unsigned char byte,
-                            const Deadline& deadline) const {
+bool ReplayWords::set(const std::vector<driver::CudaAddress>& words, unsigned char byte,
+                      const std::string& what, const Deadline& deadline) const {
   const driver::Cuda& cuda = device()->cuda();
   const DeviceGuard guard(*device());
-  const std::string what = "the count of a notification slot";
   const Stream stream = make_stream(cuda);
-  driver::check_cuda(cuda, cuda.memory_set(count(slot), byte, kWordNbytes, stream.get()),
-                     "cuMemsetD8Async of " + what);
-  if (wait_stream(*device(), stream.get(), what, deadline)) return;
+  for (const driver::CudaAddress word : words) {
+    driver::check_cuda(cuda, cuda.memory_set(word, byte, kWordNbytes, stream.get()),
+                       "cuMemsetD8Async of " + what);
+  }
+  return wait_stream(*device(), stream.get(), what, deadline);
+}
+
+void ReplayWords::set_count(std::uint32_t slot, unsigned char byte,
+                            const Deadline& deadline) const {
+  const std::string what = "the count of a notification slot";
+  if (set({count(slot)}, byte, what, deadline)) return;
   throw TransferTimeout(what +
                         " was not set in time: a kernel keeps the GPU busy; give the "
                         "Endpoint a longer timeout");
@@ -37,19 +44,10 @@ std::uint32_t ReplayWords::take_gate() {
 }
 
 bool ReplayWords::close_gates(const std::vector<std::uint32_t>& gates,
-                              const Deadline& deadline) const noexcept {
-  try {
-    const driver::Cuda& cuda = device()->cuda();
-    const DeviceGuard guard(*device());
-    const Stream stream = make_stream(cuda);
-    for (const std::uint32_t each : gates) {
-      driver::check_cuda(cuda, cuda.memory_set(gate(each), 1, kWordNbytes, stream.get()),
-                         "cuMemsetD8Async");
-    }
-    return wait_stream(*device(), stream.get(), "the end of captured calls", deadline);
-  } catch (const std::exception&) {
-    return false;
-  }
+                              const Deadline& deadline) const {
+  std::vector<driver::CudaAddress> words;
+  for (const std::uint32_t each : gates) words.push_back(gate(each));
+  return set(words, 1, "the gates of captured calls", deadline);
 }
 
 }  // namespace zerohop::gpu

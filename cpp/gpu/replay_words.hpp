@@ -4,7 +4,7 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
 #include <vector>
 
 #include "base/deadline.hpp"
@@ -35,12 +35,13 @@ class ReplayWords {
   std::uint32_t take_gate();
   void give_back_gate(std::uint32_t gate) noexcept { gates_.give_back(gate); }  // an open one
   driver::CudaAddress gate(std::uint32_t gate) const noexcept { return address(kCounts + gate); }
-  // Kernels that begin after it find these gates closed. False: the GPU did not get to it in time,
-  // or has failed.
-  bool close_gates(const std::vector<std::uint32_t>& gates,
-                   const Deadline& deadline) const noexcept;
+  // Kernels that begin after it find these gates closed. False: the GPU did not get to it in time.
+  // Throws CudaError.
+  bool close_gates(const std::vector<std::uint32_t>& gates, const Deadline& deadline) const;
 
  private:
+  bool set(const std::vector<driver::CudaAddress>& words, unsigned char byte,
+           const std::string& what, const Deadline& deadline) const;
   driver::CudaAddress address(std::uint32_t word) const noexcept {
     return words_->extent().begin + word * sizeof(std::uint32_t);
   }

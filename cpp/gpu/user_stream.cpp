@@ -86,9 +86,8 @@ void check_stream(const Device& device, driver::CudaStream stream) {
   if (capture_of(device.cuda(), stream) == Capture::none) return;
   throw RouteUnavailable(
       "stream= is being captured into a CUDA graph, and this call cannot become part of one: by "
-      "p2p "
-      "from or to an array on a GPU it could (Peer.route says why it is not p2p); make it outside "
-      "the capture");
+      "p2p from or to an array on a GPU it could (Peer.route says why it is not p2p); make it "
+      "outside the capture");
 }
 
 bool check_capturable(const Device& device, driver::CudaStream stream) {

@@ -184,6 +184,8 @@ CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction 
       return fake().copies.ranges(argument<gpu::FewRanges>(arguments, 0),
                                   argument<gpu::Tail>(arguments, 1), stream);
     case 2: return fake().copies.wait(argument<gpu::Wait>(arguments, 0), stream);
+    case 4:
+    case 5: return fake().copies.group(argument<gpu::GroupCall>(arguments, 0), stream);
     case 6:
       return fake().copies.replayed_copy(argument<gpu::FewRanges>(arguments, 0),
                                          argument<driver::CudaAddress>(arguments, 1), stream);

@@ -17,6 +17,7 @@
 
 #include "driver/cuda_constants.hpp"
 #include "gpu/copy_piece.hpp"
+#include "gpu/group_call.hpp"
 #include "gpu/replay.hpp"
 #include "gpu/tail.hpp"
 
@@ -83,6 +84,8 @@ class FakeCopies {
                             void* stream);
   driver::CudaResult ranges(const gpu::FewRanges& ranges, const gpu::Tail& tail, void* stream);
   driver::CudaResult wait(const gpu::Wait& wait, void* stream);
+  // A collective's: it stays while collectives_wait, unless it is cancelled; then it says nothing.
+  driver::CudaResult group(const gpu::GroupCall& call, void* stream);
   driver::CudaResult forget(std::uint64_t notes, const gpu::NoteAt* list, std::uint32_t count,
                             void* stream);
   driver::CudaResult replayed_copy(const gpu::FewRanges& ranges, std::uint64_t gate, void* stream);
@@ -100,6 +103,7 @@ class FakeCopies {
   // Makes work never finish: copies; work in the program's default stream.
   std::atomic<bool> hangs = false;
   std::atomic<bool> program_hangs = false;
+  std::atomic<bool> collectives_wait = false;  // for other ranks
 
  private:
   struct Block {
@@ -145,15 +149,20 @@ class FakeCopies {
     return *reinterpret_cast<std::atomic<T>*>(
         on_gpu != nullptr ? on_gpu : reinterpret_cast<std::byte*>(address));
   }
+  void put_note(std::uint64_t replaced, std::uint64_t mirror, std::uint64_t slot, gpu::Note note);
   void put(const gpu::Tail& tail);
-  bool has_ended(const gpu::Wait& wait, std::uint64_t began);
+  bool has_ended(const gpu::Wait& wait, bool late);
   void copy_piece(const gpu::CopyPiece& piece);
+  void copy_ranges(const gpu::FewRanges& ranges);
   Stream* find_stream(void* stream);
   driver::CudaResult start(void* stream, std::function<void()> work);
   // Into the stream, or into the graph: then a task is made for each launch.
   void give(Stream& stream, const std::function<Task()>& make);
+  // A kernel that ends once has_ended(late). nanoseconds: from when the stream reaches it.
+  driver::CudaResult start_wait(void* stream, std::uint64_t nanoseconds,
+                                const std::function<bool(bool late)>& has_ended);
   bool has_come(const gpu::ReplayedWait& wait);
-  bool has_ended(const gpu::ReplayedWait& wait, std::uint64_t began);
+  bool has_ended(const gpu::ReplayedWait& wait, bool late);
   bool advance(Stream& stream, std::uint64_t until);
 
   mutable std::mutex mutex_;

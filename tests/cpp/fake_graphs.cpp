@@ -1,5 +1,4 @@
 // Stream capture on a nonexistent GPU, and what the kernels of captured calls do.
-#include <chrono>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -19,11 +18,6 @@ struct UserObject {
   void (*destroy)(void*);
   ~UserObject() { destroy(value); }
 };
-
-std::uint64_t now() {
-  const auto since = std::chrono::steady_clock::now().time_since_epoch();
-  return static_cast<std::uint64_t>(std::chrono::nanoseconds(since).count());
-}
 
 }  // namespace
 
@@ -92,9 +86,7 @@ CudaResult FakeCopies::replayed_copy(const gpu::FewRanges& ranges, std::uint64_t
   }
   return start(stream, [this, ranges, gate] {
     if (word<std::uint32_t>(gate).load() != 0) return;
-    for (std::uint32_t i = 0; i < ranges.count; ++i) {
-      copy_piece({ranges.from[i], ranges.to[i], ranges.nbytes[i]});
-    }
+    copy_ranges(ranges);
   });
 }
 
@@ -109,9 +101,7 @@ CudaResult FakeCopies::replayed_note(const gpu::ReplayedNote& note, void* stream
     const std::uint32_t before = word<std::uint32_t>(note.count).fetch_add(1);
     const std::uint32_t tag = note.writer | ((before + 1) % device::kCounts);
     const gpu::Note put = gpu::make_note(gpu::counted_value(note.value, before), tag);
-    word<std::uint32_t>(note.replaced).store(0);
-    if (note.mirror != 0) word<gpu::Note>(note.mirror).store(put);
-    word<gpu::Note>(note.slot).store(put);
+    put_note(note.replaced, note.mirror, note.slot, put);
     word<std::uint32_t>(note.placed).store(before + 1);
   });
 }
@@ -133,14 +123,13 @@ bool FakeCopies::has_come(const gpu::ReplayedWait& wait) {
   return true;
 }
 
-bool FakeCopies::has_ended(const gpu::ReplayedWait& wait, std::uint64_t began) {
+bool FakeCopies::has_ended(const gpu::ReplayedWait& wait, bool late) {
   const bool closed = word<std::uint32_t>(wait.closed).load() != 0;
   if (has_come(wait)) return true;
-  const bool late = now() - began > wait.nanoseconds;
   if (!closed && !late) return false;
-  word<std::uint32_t>(wait.fault).store(closed ? gpu::kCancelled : gpu::kTimedOut);
-  word<std::uint32_t>(wait.fault + 4).fetch_add(1);
-  word<std::uint32_t>(wait.fresh).fetch_add(1);
+  auto& fault = word<std::uint64_t>(wait.fault);
+  fault = gpu::next_fault(fault, closed ? gpu::kCancelled : gpu::kTimedOut);
+  word<std::uint32_t>(wait.faults).fetch_add(1);
   return true;
 }
 
@@ -149,20 +138,12 @@ CudaResult FakeCopies::replayed_wait(const gpu::ReplayedWait& wait, void* stream
   const auto host = [this](std::uint64_t at) {
     return is_pinned(reinterpret_cast<const void*>(at), 4) || is_registered(at);
   };
-  const bool reached = host(wait.word) && host(wait.closed) && host(wait.fault) && host(wait.fresh);
+  const bool reached =
+      host(wait.word) && host(wait.closed) && host(wait.fault) && host(wait.faults);
   const bool slot = wait.awaited == gpu::Awaited::slot;
-  Stream* const on = find_stream(stream);
-  if (!reached || on == nullptr || (slot && find(wait.taken, 4) == nullptr)) {
-    return kCudaErrorInvalidValue;
-  }
-  give(*on, [this, wait] {
-    return Task{[] {}, nullptr, 0,
-                [this, wait, began = std::uint64_t{0}]() mutable {
-                  if (began == 0) began = now();
-                  return has_ended(wait, began);
-                }};
-  });
-  return kCudaSuccess;
+  if (!reached || (slot && find(wait.taken, 4) == nullptr)) return kCudaErrorInvalidValue;
+  return start_wait(stream, wait.nanoseconds,
+                    [this, wait](bool late) { return has_ended(wait, late); });
 }
 
 }  // namespace zerohop::testing

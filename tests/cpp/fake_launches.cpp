@@ -84,10 +84,15 @@ bool FakeCopies::reaches(const gpu::Tail& tail) {
          (tail.mirror == 0 || find(tail.mirror, sizeof(gpu::Note)) != nullptr);
 }
 
+void FakeCopies::put_note(std::uint64_t replaced, std::uint64_t mirror, std::uint64_t slot,
+                          gpu::Note note) {
+  if (replaced != 0) word<std::uint32_t>(replaced).store(0);
+  if (mirror != 0) word<gpu::Note>(mirror).store(note);
+  if (slot != 0) word<gpu::Note>(slot).store(note);
+}
+
 void FakeCopies::put(const gpu::Tail& tail) {
-  if (tail.replaced != 0) word<std::uint32_t>(tail.replaced).store(0);
-  if (tail.mirror != 0) word<gpu::Note>(tail.mirror).store(tail.note);
-  if (tail.slot != 0) word<gpu::Note>(tail.slot).store(tail.note);
+  put_note(tail.replaced, tail.mirror, tail.slot, tail.note);
   word<std::uint32_t>(tail.done).store(tail.number);
 }
 
@@ -96,6 +101,12 @@ void FakeCopies::copy_piece(const gpu::CopyPiece& piece) {
   std::byte* to = place(piece.to, piece.nbytes, Use::write);
   if (from == nullptr || to == nullptr) throw std::out_of_range("no memory that a GPU reaches");
   std::memmove(to, from, piece.nbytes);
+}
+
+void FakeCopies::copy_ranges(const gpu::FewRanges& ranges) {
+  for (std::uint32_t i = 0; i < ranges.count; ++i) {
+    copy_piece({ranges.from[i], ranges.to[i], ranges.nbytes[i]});
+  }
 }
 
 CudaResult FakeCopies::pieces(std::uint64_t list, std::uint32_t count, const gpu::Tail& tail,
@@ -116,14 +127,12 @@ CudaResult FakeCopies::ranges(const gpu::FewRanges& ranges, const gpu::Tail& tai
   const std::lock_guard guard(mutex_);
   if (!reaches(tail) || ranges.grain == 0) return kCudaErrorInvalidValue;
   return start(stream, [this, ranges, tail] {
-    for (std::uint32_t i = 0; i < ranges.count; ++i) {
-      copy_piece({ranges.from[i], ranges.to[i], ranges.nbytes[i]});
-    }
+    copy_ranges(ranges);
     put(tail);
   });
 }
 
-bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
+bool FakeCopies::has_ended(const gpu::Wait& wait, bool late) {
   const auto end = [&](gpu::Note reported) {
     *reinterpret_cast<gpu::WaitEnd*>(find(wait.end, sizeof(gpu::WaitEnd))) = {reported, wait.use};
     return true;
@@ -145,7 +154,7 @@ bool FakeCopies::has_ended(const gpu::Wait& wait, std::uint64_t began) {
     if (value != 0) return end(gpu::make_note(value, gpu::kCame));
   }
   if (word<std::uint32_t>(wait.cancelled).load() != 0) return end(gpu::kCancelled);
-  return now() - began > wait.nanoseconds && end(gpu::kTimedOut);
+  return late && end(gpu::kTimedOut);
 }
 
 CudaResult FakeCopies::forget(std::uint64_t notes, const gpu::NoteAt* list, std::uint32_t count,
@@ -164,16 +173,29 @@ CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
   const std::lock_guard guard(mutex_);
   const bool reached =
       is_pinned(reinterpret_cast<const void*>(wait.word), 4) || is_registered(wait.word);
-  Stream* on = find_stream(stream);
-  if (!reached || find(wait.end, sizeof(gpu::WaitEnd)) == nullptr || on == nullptr) {
-    return kCudaErrorInvalidValue;
-  }
-  give(*on, [this, wait] {
-    return Task{[] {}, nullptr, 0,
-                [this, wait, began = std::uint64_t{0}]() mutable {
-                  if (began == 0) began = now();
-                  return has_ended(wait, began);
-                }};
+  if (!reached || find(wait.end, sizeof(gpu::WaitEnd)) == nullptr) return kCudaErrorInvalidValue;
+  return start_wait(stream, wait.nanoseconds,
+                    [this, wait](bool late) { return has_ended(wait, late); });
+}
+
+CudaResult FakeCopies::group(const gpu::GroupCall& call, void* stream) {
+  const std::lock_guard guard(mutex_);
+  if (!is_pinned(reinterpret_cast<const void*>(call.cancelled), 4)) return kCudaErrorInvalidValue;
+  return start_wait(stream, call.nanoseconds, [this, cancelled = call.cancelled](bool) {
+    return !collectives_wait || word<std::uint32_t>(cancelled).load() != 0;
+  });
+}
+
+CudaResult FakeCopies::start_wait(void* stream, std::uint64_t nanoseconds,
+                                  const std::function<bool(bool late)>& has_ended) {
+  Stream* const on = find_stream(stream);
+  if (on == nullptr) return kCudaErrorInvalidValue;
+  give(*on, [nanoseconds, has_ended] {
+    const auto ready = [nanoseconds, has_ended, began = std::uint64_t{0}]() mutable {
+      if (began == 0) began = now();
+      return has_ended(now() - began > nanoseconds);
+    };
+    return Task{[] {}, nullptr, 0, ready};
   });
   return kCudaSuccess;
 }

@@ -30,7 +30,7 @@ struct Slot {
   std::uint32_t taken = 0;
   std::uint32_t closed = 0;
   gpu::WaitFault fault{};
-  std::uint32_t fresh = 0;
+  std::uint32_t faults = 0;
   std::uint64_t nanoseconds = 20'000'000'000;
 
   void put(std::uint32_t first = 1, std::uint32_t writer = 5) {
@@ -49,7 +49,7 @@ struct Slot {
             .taken = address(taken),
             .closed = address(closed),
             .fault = address(fault),
-            .fresh = address(fresh),
+            .faults = address(faults),
             .nanoseconds = nanoseconds};
   }
   void wait() { zerohop_replayed_wait(waiting()); }
@@ -153,7 +153,32 @@ TEST_CASE("waits end when nothing will come, but take what came before") {
   slot.wait();
   CHECK(slot.fault.outcome == gpu::kCancelled);
   CHECK(slot.fault.count == 1);
-  CHECK(slot.fresh != 0);
+  CHECK(slot.faults != 0);
+}
+
+TEST_CASE("how a wait ended, and how often it did, change as one") {
+  constexpr unsigned kTimes = 20000;
+  Slot slot;
+  slot.nanoseconds = 0;
+  std::atomic<bool> over{false};
+  std::atomic<unsigned> mixed{0};
+  std::jthread watcher([&] {
+    while (!over) {
+      const gpu::WaitFault seen = std::atomic_ref(slot.fault).load();
+      if (seen.count != 0 && seen.outcome != (seen.count % 2 ? gpu::kTimedOut : gpu::kCancelled)) {
+        ++mixed;
+      }
+    }
+  });
+  for (unsigned time = 0; time < kTimes; ++time) {
+    slot.closed = time % 2;
+    slot.wait();
+  }
+  over = true;
+  watcher.join();
+  CHECK(mixed == 0);
+  CHECK(slot.fault.count == kTimes);
+  CHECK(slot.faults == kTimes);
 }
 
 TEST_CASE("a wait for a number, which may have been passed") {

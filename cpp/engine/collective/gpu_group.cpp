@@ -20,6 +20,11 @@ namespace {
 
 using gpu::GroupEnd;
 
+// Whether the call with `number` is among those up to `latest`; both wrap around.
+bool is_among(std::uint32_t latest, std::uint32_t number) {
+  return static_cast<std::int32_t>(latest - number) >= 0;
+}
+
 }  // namespace
 
 GpuGroup::GpuGroup(Host host, const GroupPlace& place, Memory arena, std::string name,
@@ -61,9 +66,12 @@ GpuGroup::~GpuGroup() {
     if (member.peer) member.peer->forget(member.loss);
   }
   group_->cancel();
+  const std::uint32_t well = group_->ended_well();
   for (Entry& entry : entries_) {
-    entry.transfer->fail(
-        {.message = text_of_code(entry.code) + ": the World was closed before its kernel ended"});
+    if (!is_among(well, entry.number)) {
+      entry.transfer->fail(
+          {.message = text_of_code(entry.code) + ": the World was closed before its kernel ended"});
+    }
     entry.transfer->drop();
   }
   auto kept = take_members();
@@ -93,8 +101,9 @@ void GpuGroup::let_go() noexcept {
       gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.clear(); });
       return;
     }
-  } catch (const Error&) {
-    // The GPU has failed.
+    report({name_, ": the memory of other ranks stays mapped: kernels keep the GPU busy"});
+  } catch (const Error& error) {
+    report({name_, ": the memory of other ranks stays mapped: ", error.what()});
   }
   for (auto& each : kept) gpu::keep_for_good(std::move(each));
 }
@@ -181,24 +190,22 @@ void GpuGroup::poll() noexcept {
     const std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock.owns_lock()) return;
     const std::uint32_t ended = group_->ended();
-    const auto is_under_way = [&](const Entry& entry) {
-      return static_cast<std::int32_t>(ended - entry.number) < 0;
-    };
-    const auto rest = std::ranges::find_if(entries_, is_under_way);
+    const auto rest = std::ranges::find_if_not(
+        entries_, [&](const Entry& entry) { return is_among(ended, entry.number); });
     if (rest == entries_.begin()) return;
     done.insert(done.end(), std::make_move_iterator(entries_.begin()),
                 std::make_move_iterator(rest));
     entries_.erase(entries_.begin(), rest);
   }
-  for (Entry& entry : done) finish(entry);
+  const std::uint32_t well = group_->ended_well();
+  for (Entry& entry : done) finish(entry, is_among(well, entry.number));
   pending_.fetch_sub(static_cast<std::uint32_t>(done.size()), std::memory_order_release);
   host_.poller->wake();
 }
 
 // A failure is also reported: the program's stream goes on, and nobody may look at the Transfer.
-// After cancel() kernels may end without a word of their own, see let_go().
-void GpuGroup::finish(Entry& entry) noexcept {
-  if (group_->failure().what != GroupEnd::fine || group_->cancelled()) {
+void GpuGroup::finish(Entry& entry, bool well) noexcept {
+  if (!well) {
     Failure failure = failure_of(text_of_code(entry.code), entry.seconds);
     report(name_ + ": " + failure.message);
     entry.transfer->fail(std::move(failure));

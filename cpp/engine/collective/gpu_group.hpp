@@ -80,7 +80,7 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   void check() const;
   std::string loss() const;
   Failure failure_of(const std::string& call, double seconds) const noexcept;
-  void finish(Entry& entry) noexcept;
+  void finish(Entry& entry, bool well) noexcept;
 
   const unsigned generation_;  // of the process (fork)
   const Host host_;

@@ -17,10 +17,10 @@ namespace zerohop::engine {
 
 std::shared_ptr<gpu::ReplayWaits> CapturedWaits::waits_of(
     const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline) {
-  const auto known = waits_.find(device->ordinal());
-  if (known != waits_.end()) return known->second;
-  auto fresh = std::make_shared<gpu::ReplayWaits>(device, deadline);
-  return waits_.emplace(device->ordinal(), std::move(fresh)).first->second;
+  const auto known = lanes_.find(device->ordinal());
+  if (known != lanes_.end()) return known->second.waits;
+  Lane fresh{std::make_shared<gpu::ReplayWaits>(device, deadline)};
+  return lanes_.emplace(device->ordinal(), std::move(fresh)).first->second.waits;
 }
 
 // All graphs take notifications of a slot one after the other.
@@ -35,8 +35,9 @@ std::shared_ptr<const SlotClaim> CapturedWaits::claim(const gpu::ReplayWaits& wa
                            ": use another slot on " + waits.device()->facts().device_name());
   }
   auto fresh = std::make_shared<const SlotClaim>(host_.board, waits.device(), slot, 1, deadline);
-  const bool first = claimed_before_.insert(slot).second && fresh->none_taken();
+  const bool first = !claimed_before_.contains(slot) && fresh->none_taken();
   waits.words().set_count(slot, first ? gpu::kNoneTaken : gpu::kUnknownTaken, deadline);
+  claimed_before_.insert(slot);
   known = fresh;
   return fresh;
 }
@@ -54,7 +55,7 @@ std::shared_ptr<Transfer> CapturedWaits::notification(const Stream& stream, std:
                                                       const Deadline& deadline) {
   const std::lock_guard lock(mutex_);
   raise_failure();
-  const auto captured = std::make_shared<Captured>(waits_of(stream.device, deadline));
+  const auto captured = std::make_shared<CapturedWait>(waits_of(stream.device, deadline));
   const auto claimed = claim(*captured->waits, slot, deadline);
   captured->awaited = "notification slot " + std::to_string(slot);
   captured->kept = claimed;
@@ -73,7 +74,7 @@ std::shared_ptr<Transfer> CapturedWaits::transfer(const Stream& stream,
                                                   const Deadline& deadline) {
   const std::lock_guard lock(mutex_);
   raise_failure();
-  const auto captured = std::make_shared<Captured>(waits_of(stream.device, deadline));
+  const auto captured = std::make_shared<CapturedWait>(waits_of(stream.device, deadline));
   captured->awaited = "a transfer of " + std::to_string(first->nbytes()) + " bytes";
   captured->first = first;
   // The CPU opens it. The GPU's own mark is used again, and would look as if it were to come.
@@ -117,9 +118,8 @@ void CapturedWaits::raise_failure() {
 
 bool CapturedWaits::pending() const noexcept {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock.owns_lock() && std::ranges::any_of(waits_, [this](const auto& each) {
-           const auto seen = fresh_seen_.find(each.first);
-           return each.second->fresh() != (seen == fresh_seen_.end() ? 0 : seen->second);
+  return lock.owns_lock() && std::ranges::any_of(lanes_, [](const auto& each) {
+           return each.second.waits->faults() != each.second.faults_seen;
          });
 }
 
@@ -127,7 +127,7 @@ void CapturedWaits::poll() noexcept try {
   std::vector<CapturedPtr> seen;  // perhaps the last references: dropped without the lock
   const std::unique_lock lock(mutex_, std::try_to_lock);
   if (!lock.owns_lock()) return;
-  for (const auto& [ordinal, waits] : waits_) fresh_seen_[ordinal] = waits->fresh();
+  for (auto& [ordinal, lane] : lanes_) lane.faults_seen = lane.waits->faults();
   for (const auto& each : all_) {
     const CapturedPtr& captured = seen.emplace_back(each.lock());
     if (!captured) continue;
@@ -140,7 +140,7 @@ void CapturedWaits::poll() noexcept try {
   report("out of memory: a wait of a CUDA graph was in vain");
 }
 
-Failure CapturedWaits::failure_of(const Captured& captured, const gpu::WaitFault& fault) const {
+Failure CapturedWaits::failure_of(const CapturedWait& captured, const gpu::WaitFault& fault) const {
   const std::string waited = "a CUDA graph on " + captured.waits->device()->facts().device_name() +
                              " waited for " + captured.awaited;
   const std::string went_on = "; it went on without it, and so did the work behind it";

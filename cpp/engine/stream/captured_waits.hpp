@@ -42,17 +42,17 @@ class CapturedWaits : public Poller::Source, public std::enable_shared_from_this
 
  private:
   // What a graph keeps.
-  struct Captured {
-    explicit Captured(std::shared_ptr<gpu::ReplayWaits> of)
+  struct CapturedWait {
+    explicit CapturedWait(std::shared_ptr<gpu::ReplayWaits> of)
         : waits(std::move(of)), place(waits->take()), faults_seen(waits->fault(place).count) {}
-    ~Captured() {  // of the claim on another thread: it waits for the GPU
+    ~CapturedWait() {  // of the claim on another thread: it waits for the GPU
       waits->give_back(place);
       if (!kept) return;
       gpu::run_apart(waits->device()->ordinal(),
                      [last = std::move(kept)]() mutable { last.reset(); });
     }
-    Captured(const Captured&) = delete;
-    Captured& operator=(const Captured&) = delete;
+    CapturedWait(const CapturedWait&) = delete;
+    CapturedWait& operator=(const CapturedWait&) = delete;
 
     const gpu::KernelsWait kernels_wait{};  // at any time, for what threads of this process do
     const std::shared_ptr<gpu::ReplayWaits> waits;
@@ -63,7 +63,13 @@ class CapturedWaits : public Poller::Source, public std::enable_shared_from_this
     double seconds = 0;
     std::shared_ptr<const void> kept{};
   };
-  using CapturedPtr = std::shared_ptr<Captured>;
+  using CapturedPtr = std::shared_ptr<CapturedWait>;
+
+  // One GPU.
+  struct Lane {
+    std::shared_ptr<gpu::ReplayWaits> waits;
+    std::uint32_t faults_seen = 0;
+  };
 
   // All of these require the lock.
   std::shared_ptr<gpu::ReplayWaits> waits_of(const std::shared_ptr<const gpu::Device>& device,
@@ -73,15 +79,14 @@ class CapturedWaits : public Poller::Source, public std::enable_shared_from_this
   std::shared_ptr<Transfer> add(const CapturedPtr& captured, gpu::ReplayedWait wait,
                                 const Stream& stream);
   void raise_failure();
-  Failure failure_of(const Captured& captured, const gpu::WaitFault& fault) const;
+  Failure failure_of(const CapturedWait& captured, const gpu::WaitFault& fault) const;
 
   const StreamWaits::Host host_;
   std::atomic<bool> closed_{false};
   std::atomic<bool> polled_{false};
   mutable Mutex<Rank::captured_waits> mutex_;  // held while a wait is captured; guards all below
-  std::map<int, std::shared_ptr<gpu::ReplayWaits>> waits_;  // by ordinal
-  std::map<int, std::uint32_t> fresh_seen_;                 // by ordinal
-  std::list<std::weak_ptr<Captured>> all_;
+  std::map<int, Lane> lanes_;                  // by ordinal
+  std::list<std::weak_ptr<CapturedWait>> all_;
   std::map<std::uint32_t, std::weak_ptr<const SlotClaim>> claims_;
   std::set<std::uint32_t> claimed_before_;
   std::optional<Failure> failure_;  // the latest, until a call throws it

@@ -329,8 +329,8 @@ Failure StreamWaits::why_in_vain(const Entry& entry,
         .message =
             stream + ", which did not come in " + seconds_text(entry.seconds) + goes_on +
             ". If the program was blocked meanwhile: CUDA loads a kernel at its first launch, and "
-            "waits "
-            "for all streams to do so (set CUDA_MODULE_LOADING=EAGER, or launch it once before)"};
+            "waits for all streams to do so (set CUDA_MODULE_LOADING=EAGER, or launch it once "
+            "before)"};
   }
   const bool alone = !closed_ && entry.cancelled;
   return {.kind = alone ? Failure::Kind::peer_lost : Failure::Kind::error,

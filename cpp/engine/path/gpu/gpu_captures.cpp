@@ -1,9 +1,10 @@
 #include "engine/path/gpu/gpu_captures.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <mutex>
-#include <utility>
-#include <vector>
+#include <new>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "base/report.hpp"
@@ -47,10 +48,6 @@ gpu::ReplayedNote note_of(const KernelNotes& notes, const BoardPages& pages,
 
 }  // namespace
 
-GpuCaptures::Captured::~Captured() {
-  if (!cut_off) words->give_back_gate(gate);
-}
-
 GpuCaptures::Lane& GpuCaptures::lane_of(const std::shared_ptr<const gpu::Device>& device,
                                         const Deadline& deadline) {
   Lane& lane = lanes_[device->ordinal()];
@@ -64,15 +61,11 @@ std::shared_ptr<const KernelNotes> GpuCaptures::notes_of(
   auto notes = lane.notes.lock();
   const bool same = lane.session.lock() == session;
   if (notes && same) return notes;
-  auto fresh = std::make_shared<KernelNotes>(make_notes());
-  if (same) {
-    fresh->writer = lane.writer;
-  } else {
-    lane.writer = fresh->writer;
-  }
+  notes = std::make_shared<const KernelNotes>(make_notes(same ? lane.writer : 0));
+  lane.writer = notes->writer;
   lane.session = session;
-  lane.notes = fresh;
-  return fresh;
+  lane.notes = notes;
+  return notes;
 }
 
 std::shared_ptr<const gpu::CapturePoint> GpuCaptures::add(Call call, const MakeNotes& make_notes,
@@ -80,7 +73,7 @@ std::shared_ptr<const gpu::CapturePoint> GpuCaptures::add(Call call, const MakeN
   const std::lock_guard setup(setup_);
   auto kernels = gpu::Kernels::load(call.device);
   Lane& lane = lane_of(call.device, deadline);
-  auto captured = std::make_shared<Captured>(lane.words, kernels);
+  auto captured = std::make_shared<CapturedCall>(lane.words, kernels);
   if (call.notify) captured->notes = notes_of(lane, call.session, make_notes);
   captured->kept = std::move(call.kept);
   const auto notes = captured->notes;
@@ -105,58 +98,70 @@ std::shared_ptr<const gpu::CapturePoint> GpuCaptures::add(Call call, const MakeN
 }
 
 void GpuCaptures::sweep() noexcept {
-  const auto is_closed = [](const Captured& captured) {
-    return std::ranges::any_of(captured.kept.mappings, [](const GpuReach::Held& held) {
+  const auto is_closed = [](const CapturedCall& call) {
+    return std::ranges::any_of(call.kept.mappings, [](const GpuReach::Held& held) {
       return held.hold && !held.hold->stands(*held.part.mapping);
     });
   };
-  cut_off(is_closed, "has closed memory that CUDA graphs of this process read or write");
+  leave_out(is_closed, "has closed memory that CUDA graphs of this process read or write");
 }
 
 void GpuCaptures::end() noexcept {
-  cut_off([](const Captured&) { return true; },
-          "is no longer connected, and CUDA graphs of this process contain calls with it");
+  leave_out([](const CapturedCall&) { return true; },
+            "is no longer connected, and CUDA graphs of this process contain calls with it");
 }
 
-// A replay may be running, and the GPU be busy for long: another thread waits for it, and then lets
-// the Peer have its memory.
+// Until its gate is closed, each call keeps what it uses, whatever fails here.
 template <typename IsOver>
-void GpuCaptures::cut_off(IsOver is_over, const char* cause) noexcept try {
-  constexpr Deadline::Seconds kPatience{5.0};
-  struct Over {
-    std::shared_ptr<gpu::ReplayWords> words;
-    std::vector<std::uint32_t> gates{};
-    std::vector<GpuCopies::Kept> kept{};
-    std::vector<std::shared_ptr<const KernelNotes>> notes{};
-  };
-  std::map<int, std::shared_ptr<Over>> all;  // by ordinal
-  std::vector<CapturedPtr> seen;  // perhaps the last references: dropped without the lock
+void GpuCaptures::leave_out(IsOver is_over, const char* cause) noexcept try {
+  std::map<int, Calls> over;  // by ordinal
+  std::vector<std::pair<int, std::function<void()>>> works;
+  Calls seen;  // perhaps the last references: dropped without the lock
   {
     const std::lock_guard lock(mutex_);
     for (const auto& each : all_) {
-      const CapturedPtr& captured = seen.emplace_back(each.lock());
-      if (!captured || captured->cut_off || !is_over(*captured)) continue;
-      auto& over = all[captured->words->device()->ordinal()];
-      if (!over) over = std::make_shared<Over>(Over{captured->words});
-      over->gates.push_back(captured->gate);
-      over->kept.push_back(std::move(captured->kept));
-      over->notes.push_back(std::move(captured->notes));
-      captured->cut_off = true;
+      const auto& call = seen.emplace_back(each.lock());
+      if (!call || call->left_out || !is_over(*call)) continue;
+      over[call->words->device()->ordinal()].push_back(call);
+    }
+    for (const auto& [ordinal, calls] : over) {
+      works.emplace_back(ordinal, [peer = peer_, calls] { close(peer, calls); });
+    }
+    for (const auto& [ordinal, calls] : over) {  // only now that nothing fails any more
+      for (const auto& call : calls) call->left_out = true;
     }
   }
-  if (all.empty()) return;
+  if (works.empty()) return;
   report({"peer '", peer_, "' ", cause, ": from now on replays leave these calls out"});
-  for (auto& [ordinal, over] : all) {
-    gpu::run_apart(ordinal, [over = std::move(over)]() mutable {
-      if (!over->words->close_gates(over->gates, Deadline::after(kPatience))) {
-        return gpu::keep_for_good(std::move(over));  // replays may still use it
-      }
-      const auto device = over->words->device();
-      gpu::run_when_idle(device, [over = std::move(over)]() mutable { over.reset(); });
-    });
-  }
+  for (auto& [ordinal, work] : works) gpu::run_apart(ordinal, std::move(work));
 } catch (const std::bad_alloc&) {
   report("out of memory: memory of a peer stays mapped for CUDA graphs");
+}
+
+// On a thread of its own. A replay may be running, and the GPU be busy for long: lets the Peer have
+// its memory after that.
+void GpuCaptures::close(const std::string& peer, const Calls& of_one_gpu) noexcept {
+  constexpr Deadline::Seconds kPatience{5.0};
+  const auto& words = of_one_gpu.front()->words;
+  const auto fail = [&peer](std::string_view why) {
+    report({"memory of peer '", peer, "' stays mapped for CUDA graphs, because ", why,
+            ": drop the graphs that contain calls with it"});
+  };
+  try {
+    std::vector<std::uint32_t> gates;
+    for (const auto& call : of_one_gpu) gates.push_back(call->gate);
+    if (!words->close_gates(gates, Deadline::after(kPatience))) {
+      return fail("kernels keep the GPU busy");
+    }
+    gpu::run_when_idle(words->device(), [of_one_gpu] {
+      for (const auto& call : of_one_gpu) {
+        call->kept = {};
+        call->notes = nullptr;
+      }
+    });
+  } catch (const std::exception& error) {
+    fail(error.what());
+  }
 }
 
 }  // namespace zerohop::engine

@@ -1,7 +1,7 @@
 // Captured calls with one Peer: copies and notifications as parts of CUDA graphs, which kernels of
 // this process carry out with each replay. Nothing of them is decided on the CPU after the capture,
 // so everything stays reserved while the graph exists. When the Peer is lost or closes its memory,
-// the calls that need it are cut off: their kernels return at once.
+// the calls that need it are left out: their kernels return at once.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/locks.hpp"
 #include "engine/notify/notification.hpp"
@@ -24,7 +25,7 @@
 namespace zerohop::engine {
 
 // Any thread.
-class GpuCaptures : public std::enable_shared_from_this<GpuCaptures> {
+class GpuCaptures {
  public:
   static constexpr std::size_t kMostRanges = 32;  // of one call: a kernel for every four
 
@@ -38,14 +39,14 @@ class GpuCaptures : public std::enable_shared_from_this<GpuCaptures> {
     std::optional<Notification> notify;  // the value of the first replay
     std::shared_ptr<shm::LocalSession> session;
   };
-  // make_notes: lets kernels notify the Peer. Throws RouteUnavailable, CudaError, TransferTimeout,
-  // Error (too many).
-  using MakeNotes = std::function<KernelNotes()>;
+  // make_notes: lets kernels notify the Peer as that writer; 0: a new one. Throws RouteUnavailable,
+  // CudaError, TransferTimeout, Error (too many).
+  using MakeNotes = std::function<KernelNotes(std::uint32_t writer)>;
   std::shared_ptr<const gpu::CapturePoint> add(Call call, const MakeNotes& make_notes,
                                                const Deadline& deadline);
 
   // For the progress thread. Neither blocks.
-  void sweep() noexcept;  // cuts off what the Peer has closed
+  void sweep() noexcept;  // leaves out what needs memory that the Peer has closed
   void end() noexcept;    // the Peer is lost
 
  private:
@@ -57,33 +58,36 @@ class GpuCaptures : public std::enable_shared_from_this<GpuCaptures> {
     std::weak_ptr<const KernelNotes> notes = {};
   };
   // What a graph keeps.
-  struct Captured {
-    Captured(std::shared_ptr<gpu::ReplayWords> of, std::shared_ptr<const gpu::Kernels> run_by)
+  struct CapturedCall {
+    CapturedCall(std::shared_ptr<gpu::ReplayWords> of, std::shared_ptr<const gpu::Kernels> run_by)
         : words(std::move(of)), gate(words->take_gate()), kernels(std::move(run_by)) {}
-    ~Captured();
-    Captured(const Captured&) = delete;
-    Captured& operator=(const Captured&) = delete;
+    ~CapturedCall() {
+      if (!left_out) words->give_back_gate(gate);
+    }
+    CapturedCall(const CapturedCall&) = delete;
+    CapturedCall& operator=(const CapturedCall&) = delete;
 
     const std::shared_ptr<gpu::ReplayWords> words;
     const std::uint32_t gate;
     const std::shared_ptr<const gpu::Kernels> kernels;
-    bool cut_off = false;  // set with mutex_ held, as are the next two
+    bool left_out = false;  // guarded by mutex_; from then on close() alone uses the next two
     GpuCopies::Kept kept{};
     std::shared_ptr<const KernelNotes> notes{};
   };
-  using CapturedPtr = std::shared_ptr<Captured>;
+  using Calls = std::vector<std::shared_ptr<CapturedCall>>;
 
   Lane& lane_of(const std::shared_ptr<const gpu::Device>& device, const Deadline& deadline);
   static std::shared_ptr<const KernelNotes> notes_of(
       Lane& lane, const std::shared_ptr<shm::LocalSession>& session, const MakeNotes& make_notes);
   template <typename IsOver>
-  void cut_off(IsOver is_over, const char* cause) noexcept;
+  void leave_out(IsOver is_over, const char* cause) noexcept;
+  static void close(const std::string& peer, const Calls& of_one_gpu) noexcept;
 
   const std::string peer_;
   Mutex<Rank::gpu_captures_setup> setup_;  // held while a call is captured; guards the next
   std::map<int, Lane> lanes_;              // by ordinal
   Mutex<Rank::gpu_captures> mutex_;        // held briefly; guards the next
-  std::list<std::weak_ptr<Captured>> all_;
+  std::list<std::weak_ptr<CapturedCall>> all_;
 };
 
 }  // namespace zerohop::engine

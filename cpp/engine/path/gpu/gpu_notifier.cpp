@@ -121,9 +121,9 @@ GpuMappings::Places GpuNotifier::mirror_of(std::uint64_t address,
 }
 
 KernelNotes GpuNotifier::for_kernels(const std::shared_ptr<shm::LocalSession>& session,
-                                     GpuMappings& mappings,
-                                     const std::shared_ptr<const gpu::Device>& device,
-                                     Hearers hearers, const Deadline& deadline) {
+                                     GpuMappings& mappings, const KernelWriter& writer,
+                                     const Deadline& deadline) {
+  const auto& [device, hearers, number] = writer;
   auto& pages = *reinterpret_cast<BoardPages*>(session->board());
   KernelNotes found;
   bool has_mirrors = false;
@@ -137,7 +137,7 @@ KernelNotes GpuNotifier::for_kernels(const std::shared_ptr<shm::LocalSession>& s
     found.kept.push_back(board_.pages);
     has_mirrors = board_.has_mirrors;
   }
-  found.writer = next_writer(pages);
+  found.writer = number != 0 ? number : next_writer(pages);
   if (has_mirrors && hearers == Hearers::cpu) found.writer |= gpu::kForCpuAlone / gpu::kFirstTag;
   const bool kernels_hear = hearers != Hearers::cpu;
   if (kernels_hear && has_mirrors) {

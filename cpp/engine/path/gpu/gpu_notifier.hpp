@@ -32,10 +32,9 @@ class GpuNotifier {
               std::uint32_t value, const std::function<Deadline()>& deadline);
 
   // The same for kernels of the program, which put notes themselves. Throws RouteUnavailable if
-  // they cannot, or if the notes would reach none of `hearers`.
+  // they cannot, or if the notes would reach none of the hearers.
   KernelNotes for_kernels(const std::shared_ptr<shm::LocalSession>& session, GpuMappings& mappings,
-                          const std::shared_ptr<const gpu::Device>& device, Hearers hearers,
-                          const Deadline& deadline);
+                          const KernelWriter& writer, const Deadline& deadline);
 
   void end() noexcept;  // releases the board
 

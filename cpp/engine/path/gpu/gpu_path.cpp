@@ -44,7 +44,7 @@ class PageSource : public gpu::PieceSource {
 GpuPath::GpuPath(Services services)
     : s_(std::move(services)),
       copies_(std::make_shared<GpuCopies>(s_.poller, s_.look, s_.pending)),
-      captures_(std::make_shared<GpuCaptures>(s_.state->name())) {}
+      captures_(s_.state->name()) {}
 
 void GpuPath::meet(std::shared_ptr<RouteBook> book) {
   if (const auto& neighbour = s_.local->neighbour()) {
@@ -53,7 +53,7 @@ void GpuPath::meet(std::shared_ptr<RouteBook> book) {
 }
 
 void GpuPath::end() noexcept {
-  captures_->end();  // closes gates before what lies behind them is unmapped
+  captures_.end();  // closes gates before what lies behind them is unmapped
   if (gpus_) gpus_->end();
   cut_off();
 }
@@ -61,11 +61,11 @@ void GpuPath::end() noexcept {
 // The connection has ended: fails copies that do not end soon.
 void GpuPath::cut_off() noexcept {
   copies_->cut_off(s_.state->lost(Effect::some));
-  captures_->end();
+  captures_.end();
 }
 
 void GpuPath::sweep() {
-  captures_->sweep();
+  captures_.sweep();
   if (gpus_) gpus_->sweep();
 }
 

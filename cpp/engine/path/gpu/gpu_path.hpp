@@ -82,7 +82,7 @@ class GpuPath : public Path {
 
   const Services s_;
   const std::shared_ptr<GpuCopies> copies_;
-  const std::shared_ptr<GpuCaptures> captures_;
+  GpuCaptures captures_;
   std::unique_ptr<RemoteGpus> gpus_;  // null: the peer is not on this host
 };
 

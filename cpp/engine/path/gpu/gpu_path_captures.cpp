@@ -40,16 +40,16 @@ TransferPtr GpuPath::capture(const Call& call, Move&& move,
   auto transfer = std::make_shared<Transfer>(s_.poller, move.nbytes, std::move(move.route));
   const Neighbour::Patience patience{.seconds = s_.local->patience(call.options).seconds,
                                      .insists = true};
-  const auto make_notes = [&] {
-    return gpus_->notes_for_kernels(session, move.device, Hearers::both, patience);
+  const auto make_notes = [&](std::uint32_t writer) {
+    return gpus_->notes_for_kernels(session, {move.device, Hearers::both, writer}, patience);
   };
-  auto point = captures_->add({.device = move.device,
-                               .stream = *call.options.stream,
-                               .ranges = ranges,
-                               .kept = std::move(move.kept),
-                               .notify = call.options.notify,
-                               .session = session},
-                              make_notes, until);
+  auto point = captures_.add({.device = move.device,
+                              .stream = *call.options.stream,
+                              .ranges = ranges,
+                              .kept = std::move(move.kept),
+                              .notify = call.options.notify,
+                              .session = session},
+                             make_notes, until);
   transfer->end_as_captured(std::move(point));
   if (!s_.state->alive()) cut_off();
   return transfer;

@@ -24,6 +24,13 @@ struct KernelNotes {
   std::vector<std::shared_ptr<const void>> kept{};  // while kernels may put notes
 };
 
+// Kernels that put notes.
+struct KernelWriter {
+  std::shared_ptr<const gpu::Device> device;
+  Hearers hearers = Hearers::both;
+  std::uint32_t number = 0;  // 0: a number that no other writer of the board has
+};
+
 struct KernelReach {
   std::shared_ptr<const gpu::Device> device;  // runs the kernels
   std::uint64_t remote = 0;                   // GPU address of the first element

@@ -65,9 +65,8 @@ class RemoteGpus {
   }
   // The same for kernels of the program. Throws RouteUnavailable, and mapping errors.
   KernelNotes notes_for_kernels(const std::shared_ptr<shm::LocalSession>& session,
-                                const DevicePtr& device, Hearers hearers,
-                                const Neighbour::Patience& patience) {
-    return notifier_.for_kernels(session, gpus_, device, hearers, neighbour_->until(patience));
+                                const KernelWriter& writer, const Neighbour::Patience& patience) {
+    return notifier_.for_kernels(session, gpus_, writer, neighbour_->until(patience));
   }
 
   // remote: the GPU's name in the other process.

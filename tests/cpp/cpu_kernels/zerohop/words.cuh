@@ -14,7 +14,10 @@ template <typename T>
 std::atomic_ref<T> word_at(u64 at) {
   return std::atomic_ref(*reinterpret_cast<T*>(at));
 }
-inline void put_word(u64 word, u32 value) { word_at<u32>(word).store(value); }
+inline void put_word(u64 word, u32 value) {
+  word_at<u32>(word).store(value);
+  std::this_thread::yield();  // others see it before the next one
+}
 inline void put_word(u64 word, Note note) { word_at<Note>(word).store(note); }
 inline void fence_gpu() {}
 inline void fence_system() {}
