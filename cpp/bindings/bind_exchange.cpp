@@ -91,12 +91,16 @@ zerohop.collectives.)");
       .def(
           "is_over", [](const Lines& self, Rank rank) { return self.at(rank).is_over(); },
           py::arg("rank"), "Whether that rank has hung up.")
-      .def("over",
-           [](const Lines& self) {
-             std::vector<Rank> ranks;
-             for (const auto* line : self.over()) ranks.push_back(line->rank());
-             return ranks;
-           })
+      .def(
+          "over",
+          [](const Lines& self) {
+            std::vector<Rank> ranks;
+            for (const auto* line : self.over()) ranks.push_back(line->rank());
+            return ranks;
+          },
+          "Ranks that have hung up: calls do not wait before know_over().")
+      .def("know_over", &Lines::know_over, py::arg("rank"),
+           "That rank has left, and the calls that do not need it may go on.")
       .def(
           "listen",
           [](Lines& self) {

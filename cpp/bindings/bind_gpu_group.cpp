@@ -89,6 +89,12 @@ ranks. Returns a Transfer; None: the call has become part of the graph into whic
   }
   group.attr("NBYTES") = py::tuple(nbytes);
   group.attr("RANKS") = gpu::kGroupRanks;
+  py::list left;  // by rank: where in the arenas of the others it stores 32 bits, not 0, once it
+                  // has left
+  for (unsigned rank = 0; rank < gpu::kGroupRanks; ++rank) {
+    left.append(gpu::GroupArena::left(rank));
+  }
+  group.attr("LEFT") = py::tuple(left);
 }
 
 }  // namespace zerohop::bindings

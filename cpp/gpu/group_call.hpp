@@ -57,6 +57,7 @@ struct GroupArena {
   };
   static constexpr std::uint64_t kBroken = 0;  // 32 bits: a call has failed, so all later ones do
   static constexpr std::uint64_t kCalls = 128;
+  static constexpr std::uint64_t kLeft = 512;
   static constexpr std::uint64_t kCounts = 1024;
   static constexpr std::uint64_t kFirst = kCounts + kGroupBlocks * sizeof(Counts);
   static constexpr std::uint64_t kFlags = kGroupBlocks * kGroupRanks * std::uint64_t{8};
@@ -65,6 +66,10 @@ struct GroupArena {
 
   static constexpr std::uint64_t counts(unsigned block) { return kCounts + block * sizeof(Counts); }
   static constexpr std::uint64_t call(unsigned rank) { return kCalls + rank * sizeof(Call); }
+  // 32 bits, not 0: that rank has left, and all that it will ever store is there.
+  static constexpr std::uint64_t left(unsigned rank) {
+    return kLeft + rank * sizeof(std::uint32_t);
+  }
   // 64 bits: a chunk's number and the code's hash, stored by `rank`. The first flags of a block are
   // as many as chunks on their way, so that each stays until it has been compared.
   static constexpr std::uint64_t first(unsigned block, unsigned turn, unsigned rank) {
@@ -94,9 +99,9 @@ struct GroupArena {
 
 // How a call ended, in pinned memory; stored only by one that failed.
 struct alignas(16) GroupEnd {
-  enum What : std::uint32_t { fine, late, cancelled, differs };
+  enum What : std::uint32_t { fine, late, cancelled, differs, left };
   std::uint32_t what = fine;
-  std::uint32_t rank = 0;   // that did not come, or made another call
+  std::uint32_t rank = 0;   // that did not come, made another call, or has left
   std::uint64_t other = 0;  // that rank's code
 };
 

@@ -1728,6 +1728,10 @@ class Lines:
         """
         Whether that rank has hung up.
         """
+    def know_over(self, rank: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        That rank has left, and the calls that do not need it may go on.
+        """
     def listen(self) -> bool:
         """
         Whether a notification had arrived. Never blocks.
@@ -1738,7 +1742,10 @@ class Lines:
         """
         inbox: the other rank's, for this one. checked: the two compare what arrives (integrity=1).
         """
-    def over(self) -> list[int]: ...
+    def over(self) -> list[int]:
+        """
+        Ranks that have hung up: calls do not wait before know_over().
+        """
     def ring_off(self, seconds: typing.SupportsFloat | typing.SupportsIndex) -> None:
         """
         Notifies all ranks that no more messages will follow.
@@ -1864,6 +1871,7 @@ class GpuGroup:
     arena: NBYTES[size] bytes of this rank's GPU memory. Raises RouteUnavailable, CudaError, TransferTimeout.
     """
 
+    LEFT: typing.ClassVar[tuple] = (512, 516, 520, 524, 528, 532, 536, 540)
     NBYTES: typing.ClassVar[tuple] = (
         0,
         8441856,

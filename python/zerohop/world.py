@@ -14,12 +14,11 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._endpoint.rails import launcher_local_rank, local_gpu
 from zerohop._world.advice import Advice
-from zerohop._world.all_ranks import AllRanks, of_all
+from zerohop._world.all_ranks import AllRanks, whole_world
 from zerohop._world.barrier import Barrier
-from zerohop._world.deadline import Deadline
+from zerohop._world.deadline import SLICE, Deadline
 from zerohop._world.ending import Ending
-from zerohop._world.failure_reports import described
-from zerohop._world.launch import PATIENCE, job_from_environment
+from zerohop._world.launcher_calls import LauncherCalls
 from zerohop._world.membership import Membership, check_name, left_if_it_fails
 from zerohop._world.segment_names import SegmentNames
 from zerohop._world.shrinking import Shrinking, name_behind
@@ -38,7 +37,7 @@ __all__ = ["World"]
 _open: weakref.WeakSet[World] = weakref.WeakSet()
 
 
-class World(CollectiveCalls, ReductionCalls):
+class World(LauncherCalls, CollectiveCalls, ReductionCalls):
     """Rank, size and Peers of a job whose processes find each other through a store.
 
     Making one waits for nobody: a World of 1000 ranks costs an Endpoint and an entry in the store. Two ranks connect
@@ -123,59 +122,6 @@ class World(CollectiveCalls, ReductionCalls):
         """By what collectives of GPU arrays go, and why: "kernels of cuda:0", "messages: ranks 0 and 1 share the GPU ..."."""
         return self._desk.gpus.text
 
-    @classmethod
-    def from_env(cls, store: Store | str | os.PathLike[str] | None = None, **options: Any) -> Self:
-        """The World of the launcher that started this process, found by its environment variables.
-
-        ``torchrun``, and whatever sets RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT as for torch.distributed: through
-        PyTorch's TCPStore, which is open to everyone who reaches its port, as with PyTorch itself. ``mpirun`` of Open MPI and
-        MPICH: as ``from_mpi(MPI.COMM_WORLD)``. ``srun``: also through PyTorch's store, at MASTER_ADDR and MASTER_PORT if the job
-        sets them; otherwise `store` must be given.
-
-        store: another meeting place, as in World, such as a directory that all hosts see. options: as in World;
-        ``timeout=`` also bounds the wait for the ranks to start (without it, 300 s).
-
-        Raises Error, a RuntimeError (no known launcher, with the variables that are not set; no PyTorch, no
-        mpi4py, no store), ValueError (an invalid variable), TransferTimeout (nobody runs the store), and the errors of
-        from_mpi.
-        """
-        job = job_from_environment(os.environ, _patience(options), store)
-        if job.store is None:
-            from zerohop._world.mpi import everyone
-
-            return cls.from_mpi(everyone(job), **options)
-        return cls(job.store, job.rank, job.size, **options)
-
-    @classmethod
-    def from_mpi(cls, comm: Any, **options: Any) -> Self:
-        """The World of an MPI communicator (mpi4py), also of one that was split. Every rank of it calls this.
-
-        The ranks keep the communicator's numbers and exchange their addresses over it, once; the
-        World itself does not use MPI, so MPI may be finalized before it. options: as in World, but without a known local rank
-        the ranks of the host are counted; ``timeout=`` also bounds the wait for the other ranks (without it, 300 s).
-
-        Raises TypeError and ValueError (no communicator, COMM_NULL, an intercommunicator), Error (MPI itself fails, or
-        another rank cannot make its World), TransferTimeout (not all ranks call this), and the errors of World.
-        """
-        from zerohop._world.mpi import GatheredStore, Group
-
-        group, store = Group(comm, _patience(options)), GatheredStore()
-        counted = group.local_rank()  # before `try`: if it fails, fail() would fail, too
-        try:
-            if options.get("local_rank") is None:
-                # The launcher counts ranks across its communicators, so two of them on one host get different GPUs.
-                options["local_rank"] = launcher_local_rank(default=counted)
-            world = cls(store, group.rank, group.size, **options)
-        except Exception as error:
-            store.fail(group, described(error))  # so that nobody waits for this rank
-            raise
-        try:
-            store.gather(group)
-        except BaseException:
-            world.close()
-            raise
-        return world
-
     @property
     def gpu(self) -> str:
         """The GPU of this rank, as zerohop.local_gpu(): ``"cuda:3"``, or ``"cpu"`` if it sees none."""
@@ -227,7 +173,7 @@ class World(CollectiveCalls, ReductionCalls):
 
         Raises ValueError, TypeError, and the errors of Endpoint.empty and Endpoint.register.
         """
-        membership = of_all(self._membership)
+        membership = whole_world(self._membership)
         membership.check_open()
         made = hasattr(memory, "__index__") and not hasattr(memory, "__dlpack__")
         if not made and (device is not None or dtype is not None):
@@ -338,7 +284,11 @@ class World(CollectiveCalls, ReductionCalls):
         return made
 
     def close(self, timeout: float | None = None) -> None:
-        """Waits at most `timeout` seconds for posted operations, and leaves; others see PeerLost. A second call does nothing.
+        """Waits at most `timeout` seconds (default: the Endpoint's) for posted operations, and leaves; others see PeerLost. A second
+        call does nothing.
+
+        A World made by split() only ends its collectives, barrier and messages: the Peers stay, and with them what else was posted. It
+        waits for kernels of its collectives, and at most a second for calls of other threads and until the others know.
 
         During an exception (``finally``, ``except``, or the end of ``with``) the errors of other ranks include it, in one line;
         likewise if an exception ends the program.
@@ -354,16 +304,20 @@ class World(CollectiveCalls, ReductionCalls):
         self._close(None, exc)
 
     def _close(self, timeout: float | None, error: BaseException | None) -> None:
+        if self._membership.is_forked:  # it is the parent's, and a thread of that may hold locks
+            return
         untaken = self._desk.untaken() if error is None and self._membership.is_here else ""
+        deadline = Deadline(self._membership.bound(timeout))
         if self._next is not None and not self._has_next:
-            self._next.close()
+            self._next.close(deadline.left)
         try:
             self._membership.say_why(error)
             # After an error other ranks may never come to what is under way.
-            self._desk.gpus.close(0.0 if error else self._membership.bound(timeout))
+            self._desk.gpus.close(Deadline(0.0) if error else deadline)
         finally:
-            self._membership.close(timeout)
-            self._membership.let_go(self._desk.join)
+            self._membership.close(deadline)
+            self._desk.ring_off(min(SLICE, deadline.left))
+            self._membership.let_go(self._has_ended, deadline)
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "
@@ -371,6 +325,10 @@ class World(CollectiveCalls, ReductionCalls):
                 RuntimeWarning,
                 stacklevel=3,
             )
+
+    def _has_ended(self, seconds: float) -> bool:
+        """Once it is closed: waits so long for calls in progress. Returns whether there are none, for good."""
+        return self._desk.join(seconds) and self._barrier.join()
 
     def __repr__(self) -> str:
         state = ", closed" if self.closed else ""
@@ -381,12 +339,6 @@ class World(CollectiveCalls, ReductionCalls):
 
         peers = {rank: self.peer(rank) for rank in self.connected()}
         return world_html(self.name, self.rank, self.state(), self.endpoint, peers)
-
-
-def _patience(options: dict[str, Any]) -> float:
-    """Seconds for all ranks to start."""
-    timeout = options.get("timeout")
-    return PATIENCE if timeout is None else timeout
 
 
 @atexit.register  # registered after the Endpoint's, and so run before it

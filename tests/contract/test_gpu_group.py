@@ -17,7 +17,7 @@ class Standin:
     """Of one rank. Its calls are done at once, as those that become part of a graph."""
 
     NBYTES = _core.GpuGroup.NBYTES
-    RANKS = _core.GpuGroup.RANKS
+    RANKS, LEFT = _core.GpuGroup.RANKS, _core.GpuGroup.LEFT
     refuses = ""  # why it meets nobody
 
     def __init__(self, endpoint, rank, size, arena, name, timeout):
@@ -113,6 +113,20 @@ def test_the_first_reduction_sets_a_group_up_on_all_ranks(ranks, size):
             world.all_reduce(array, out=many)
     world.close()
     assert group.ended == "the World 'world' is closed"
+
+
+def test_who_closes_a_split_ends_the_kernels_that_wait_for_it(ranks):
+    """Kernels look for that word; see test_group_kernels.cpp."""
+    made = ranks(3)
+    splits = [world.split([2, 0, 1]) for world in made]
+    results([Attempt(first, split) for split in splits])
+    splits[2].close()  # its rank there is 0
+    word = slice(_core.GpuGroup.LEFT[0], _core.GpuGroup.LEFT[1])
+    for split in splits[:2]:
+        arena = np.asarray(split._desk.gpus._arena)
+        assert arena[word].view(np.uint32).tolist() == [1]
+        assert arena[word.stop : _core.GpuGroup.LEFT[2] + 4].any() == 0
+    splits[1].close()  # what rank 0 has freed is not written
 
 
 def test_a_call_after_one_in_the_background_waits_for_its_decision(ranks):

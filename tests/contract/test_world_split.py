@@ -224,32 +224,6 @@ def test_a_call_in_the_background_ends_with_its_world(rank_threads):
     close(made)
 
 
-def failing(world: zh.World, number: int) -> None:
-    """Leaves during a call in the background whose blocks are under way, by an exception."""
-    array = np.full(1 << 20, number + 1.0)
-    with world.split(range(world.size)) as split:
-        if number:
-            gathered(split, number)
-        split.all_reduce(array, wait=False)
-        raise KeyError(number)
-
-
-def leave_often(world: zh.World) -> None:
-    """All ranks leave during a call; the next Worlds have the same slots."""
-    for number in range(6):
-        with pytest.raises(KeyError):
-            failing(world, number)
-        world.barrier()
-        with world.split(range(world.size)) as split:
-            assert gathered(split, number) == [number] * world.size
-            world.barrier()
-    world.barrier()
-
-
-def test_all_leave_during_a_call(job):
-    job(leave_often, 2)
-
-
 def test_mistakes(rank_threads):
     (world,) = worlds(rank_threads, [1], 3)
     for ranks, message in (

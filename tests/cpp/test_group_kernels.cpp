@@ -51,6 +51,13 @@ struct Job {
   std::vector<std::uint32_t> cancelled;
   std::uint64_t patience = kPatienceNs;
   unsigned late = ~0U;  // a rank that begins when another has stored all that it can
+  bool leave = false;   // whether ranks leave after their last call
+
+  void leaves(unsigned rank) {
+    for (const auto& arena : arenas) {
+      gpu::put_word(address(arena.get()) + GroupArena::left(rank), std::uint32_t{1});
+    }
+  }
 };
 
 using Launches = std::vector<gpu::Group::Launch>;  // of one rank, one after the other
@@ -93,6 +100,7 @@ void run(Job& job, unsigned rank, const Launches& launches, unsigned thread, uns
     }
     all.arrive_and_wait();  // a kernel begins when the one before has ended
   }
+  if (job.leave && thread == 0 && block == 0) job.leaves(rank);
 }
 
 // launches: by rank.
@@ -199,6 +207,7 @@ TEST_CASE("all_reduce, several times in place, by packets, whole and in slices")
   for_all([](unsigned size, bool by_packets, std::size_t count) {
     constexpr unsigned kTimes = 4;  // more than there are sets of packets and turns of chunks
     Calls calls(size, by_packets);
+    calls.job.leave = true;  // what a rank stored before counts
     std::vector<Array> arrays;
     for (unsigned rank = 0; rank < size; ++rank) arrays.push_back(numbers(rank, count));
     for (unsigned rank = 0; rank < size; ++rank) {
@@ -339,12 +348,13 @@ TEST_CASE("an operation that differs is not carried out") {
 
 TEST_CASE("a rank that does not come ends the wait of the others, and their later calls") {
   for (const bool by_packets : {true, false}) {
-    for (const bool cancelled : {true, false}) {
+    for (const auto what : {GroupEnd::late, GroupEnd::cancelled, GroupEnd::left}) {
       CAPTURE(by_packets);
-      CAPTURE(cancelled);
+      CAPTURE(what);
       Calls calls(3, by_packets);
-      calls.job.patience = cancelled ? kPatienceNs : 100'000'000;
-      if (cancelled) calls.job.cancelled = {1, 1, 1};
+      calls.job.patience = what == GroupEnd::late ? 100'000'000 : kPatienceNs;
+      if (what == GroupEnd::cancelled) calls.job.cancelled = {1, 1, 1};
+      if (what == GroupEnd::left) calls.job.leaves(2);
       std::vector<Array> arrays;
       for (unsigned rank = 0; rank < 3; ++rank) arrays.push_back(numbers(rank, 100));
       for (unsigned rank = 0; rank < 2; ++rank) {
@@ -355,8 +365,9 @@ TEST_CASE("a rank that does not come ends the wait of the others, and their late
       }
       run(calls.job, calls.launches);
       for (unsigned rank = 0; rank < 2; ++rank) {
-        CHECK(calls.job.ends[rank].what == (cancelled ? GroupEnd::cancelled : GroupEnd::late));
+        CHECK(calls.job.ends[rank].what == what);
         CHECK(calls.job.ends[rank].rank != rank);
+        if (what == GroupEnd::left) CHECK(calls.job.ends[rank].rank == 2);
       }
     }
   }

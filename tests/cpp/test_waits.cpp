@@ -344,6 +344,16 @@ TEST_CASE("a context ends with what waits in it, and no other") {
   CHECK(matcher.find_arrived(1).has_value());
 }
 
+TEST_CASE("any number of ended contexts takes a few ranges") {
+  EndedContexts ended;
+  for (const Context context : {9U, 2U, 4U, 3U, 3U, 0U, ~0U}) ended.add(context);
+  CHECK(ended.range_count() == 4);
+  for (const Context context : {0U, 2U, 3U, 4U, 9U, ~0U}) CHECK(ended.has(context));
+  for (const Context context : {1U, 5U, 8U, 10U, ~0U - 1}) CHECK_FALSE(ended.has(context));
+  for (Context context = 1000; context > 0; --context) ended.add(context);
+  CHECK(ended.range_count() == 2);
+}
+
 TEST_CASE("a board slot is taken once") {
   Board board;
   CHECK_FALSE(board.find(0, Board::kSlots, true).has_value());

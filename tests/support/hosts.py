@@ -1,6 +1,8 @@
 """Ranks of this host that pass for ranks of several, and what their reductions are by NumPy."""
 
-from zerohop._world import all_ranks
+from collections import defaultdict
+
+from zerohop._world.all_ranks import AllRanks
 from zerohop.collectives import table
 from zerohop.endpoint import Endpoint
 
@@ -23,10 +25,10 @@ def size_of(layout):
 def put_on_hosts(monkeypatch, layout=None):
     """None: on one."""
     if layout is None:
-        monkeypatch.setattr(all_ranks, "place_of", lambda rank: "the only one")
+        host_of = defaultdict(lambda: "the only one")
     else:
         host_of = {rank: str(host) for host in LAYOUTS[layout] for rank in host}
-        monkeypatch.setattr(all_ranks, "place_of", host_of.get)
+    monkeypatch.setattr(AllRanks, "place", property(lambda ranks: host_of[ranks.rank]))
     monkeypatch.setattr(Endpoint, "copies", property(lambda endpoint: True))
 
 

@@ -40,6 +40,9 @@ class Rank:
     def split(self, name: str, ranks: list[int]) -> None:
         self.splits[name] = self.world.split(ranks, name=name)
 
+    def reach_in(self, name: str, rank: int) -> None:
+        self.splits[name].peer(rank)
+
     def meet_in(self, name: str) -> str:
         """In that split."""
         self.splits[name].barrier()

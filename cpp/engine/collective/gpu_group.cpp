@@ -222,6 +222,11 @@ Failure GpuGroup::failure_of(const std::string& call, double seconds) const noex
             .message = call + ": " + rank + " has called " + text_of_code(end.other) +
                        ": all ranks must make the same calls in the same order" + goes_on};
   }
+  if (end.what == GroupEnd::left) {
+    return {.kind = Failure::Kind::peer_lost,
+            .message = call + ": " + rank + " is lost (it has left)" + goes_on,
+            .effect = Effect::some};
+  }
   if (end.what == GroupEnd::late) {
     std::string message = call + ": " + rank + " did not come";
     if (seconds > 0) message += " in " + seconds_text(seconds);

@@ -67,6 +67,11 @@ class Patience {
     if (blockIdx.x == 0 && is_this(shown) && shown >> 32 != call_.hash) {
       return fail(GroupEnd::differs, rank, code_of(rank));
     }
+    if (glance(own() + GroupArena::left(rank)) != 0) {
+      if (left_ == rank) return fail(GroupEnd::left, rank, code_of(rank));
+      left_ = rank;
+      fence_system();  // what it stored before is there at the next look
+    }
     const u64 now = nanoseconds_now();
     if (now >= look_for_cancel_) {
       look_for_cancel_ = now + kLooksForCancel * kMillisecond;
@@ -87,6 +92,7 @@ class Patience {
   const u64 began_;
   u64 look_for_cancel_;
   u32 looks_ = 0;
+  u32 left_ = ~u32{0};  // a rank that has left
 };
 
 // Shows the others which call this is, and counts it. Called by all threads.

@@ -14,7 +14,7 @@ from typing import Any
 from zerohop import _core
 from zerohop._world.addresses import Addresses
 from zerohop._world.deadline import Deadline, looks
-from zerohop._world.entries import Entry, place_of
+from zerohop._world.entries import Entry, place_here
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.membership import Membership, without_fault
@@ -24,6 +24,7 @@ from zerohop._world.store import Store
 from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
 
+_WHO = "rank {} of "  # how the name of its Endpoint begins
 _JOIN = 1.0  # least seconds to join the others
 _RARELY = 10  # a check that found nobody is repeated after this multiple of its duration
 
@@ -41,11 +42,10 @@ class AllRanks(Membership):
         table: str,
     ) -> None:
         self._options, self.table = options, table
-        who = f"rank {rank} of {name} ({socket.gethostname()}:{os.getpid()})"
+        who = f"{_WHO.format(rank)}{name} ({socket.gethostname()}:{os.getpid()})"
         endpoint, slots = Endpoint(name=who, **options), Slots.at_the_end(size)
-        self.place = place_of(rank) if endpoint.copies else ""
-        self._addresses = Addresses(store, name, rank, size, self.place, table)
         super().__init__(endpoint, name, rank, size, slots)
+        self._addresses = Addresses(store, name, rank, size, self.place, table)
         self.ranges = SlotRanges(slots.first)
         self._splits = Splits(self.ranges)
         self._met: dict[int, Entry] = {}  # of connected ranks
@@ -60,8 +60,12 @@ class AllRanks(Membership):
             self.history = History(endpoint, name, rank, size)
             self._addresses.publish(endpoint.address, max(_JOIN, endpoint.timeout))
         except BaseException:
-            self.close(None)
+            self.close(Deadline(endpoint.timeout))
             raise
+
+    @property
+    def place(self) -> str:
+        return place_here() if self.endpoint.copies else ""
 
     def share(self, name: str, memory: _core.Memory) -> None:
         self.endpoint.share(name, memory)
@@ -103,7 +107,7 @@ class AllRanks(Membership):
             self.check_open()
             entry, lead = self._addresses.wait(rank, deadline.end)
             self._why[rank] = entry.left
-            why = f"it has left, or its {entry.who} has ended"
+            why = f"its {entry.who} has ended"
             lost = lead.lost
             try:
                 if lead.seconds:
@@ -160,6 +164,10 @@ class AllRanks(Membership):
             self._look_again = time.monotonic() + _RARELY * (time.monotonic() - begin)
         return alive is not None or self.size == 1
 
+    def has_peer_of(self, rank: int) -> bool:
+        begin = _WHO.format(rank)
+        return any(peer.alive and peer.name.startswith(begin) for peer in self.endpoint.peers)
+
     def find_note(
         self, first: int, count: int, seconds: float, *, reset: bool
     ) -> tuple[int, int] | None:
@@ -185,14 +193,11 @@ class AllRanks(Membership):
             self.reports.send(LEFT, why)
             self._addresses.say(why)
 
-    def close(self, timeout: float | None) -> None:
-        if self._pid != os.getpid():
-            return  # in a child: they are the parent's, and a thread of the parent may hold the lock
+    def close(self, deadline: Deadline) -> None:
         with self._lock:
             landings, self._landings = self._landings, None
         if landings is not None:
             landings.close()
-        deadline = Deadline(self.bound(timeout))
         try:
             if self._own is not None:
                 self._own.close(deadline.left)
@@ -202,8 +207,8 @@ class AllRanks(Membership):
             self._addresses.leave()  # after this the rank may join the next run
 
 
-def of_all(membership: Membership) -> AllRanks:
-    """The same. Raises ValueError if it is of some ranks only, which have no segments."""
+def whole_world(membership: Membership) -> AllRanks:
+    """That one, of all ranks. Raises ValueError: it is of some ranks only, which have no segments."""
     if isinstance(membership, AllRanks):
         return membership
     raise ValueError(

@@ -37,6 +37,12 @@ class Barrier:
         self.attempt = self._steps.attempt
         self._turns = itertools.count()  # which rank to ask next
         self._lost: int | None = None
+        self._over = False
+
+    def join(self) -> bool:
+        """For the end of the World: whether no thread is inside; then none gets in any more."""
+        self._over = self._over or self._steps.enter()
+        return self._over
 
     def wait(self, timeout: float | None, waited: float) -> None:
         """As World.barrier(). A call after a timeout continues the same barrier.
@@ -86,6 +92,7 @@ class Barrier:
     def _answer(self, news: str, rank: int, deadline: Deadline) -> tuple[str, int] | None:
         """The result of continuing the steps."""
         if news == "quiet":
+            self._membership.check_open()
             return self._look_around(deadline)
         if news == "rung":
             self._refuse()

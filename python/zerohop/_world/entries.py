@@ -37,7 +37,7 @@ def boot_id() -> str:
         return socket.gethostname()
 
 
-def place_of(rank: int) -> str:
+def place_here() -> str:
     """Where this process runs, as far as it copies to other processes: a host, a network (for their sockets), a user."""
     try:
         network = os.stat("/proc/self/ns/net").st_ino

@@ -6,6 +6,7 @@ import numpy as np
 
 from zerohop import _core
 from zerohop.endpoint import Endpoint
+from zerohop.errors import Error
 
 
 class Holdings:
@@ -15,6 +16,7 @@ class Holdings:
         self._endpoint = endpoint
         self._made: list[_core.Memory] = []
         self._shared: dict[str, list[_core.Memory]] = {}
+        self._freed = False
 
     @property
     def peers(self) -> list[_core.Peer]:
@@ -29,18 +31,25 @@ class Holdings:
 
     def empty(self, nbytes: int) -> _core.Memory:
         """For rare transfers: it takes no descriptor, as exportable memory would."""
+        self._check()
         self._made.append(self._endpoint.register(np.zeros(nbytes, np.uint8)))
         return self._made[-1]
 
     def share(self, name: str, memory: _core.Memory) -> None:
+        self._check()
         self._shared.setdefault(name, []).append(memory)
         self._endpoint.share(name, memory)
+
+    def _check(self) -> None:
+        if self._freed:
+            raise Error("the World of this memory is closed")
 
     def free(self) -> list[_core.Memory]:
         """Ends all that was shared. Returns memory that ranks may be about to access, who have looked it up before: close it later.
 
         An access to closed memory breaks the queue pair (which is repaired), and with it what others have under way there.
         """
+        self._freed = True
         for name, memories in self._shared.items():
             self._endpoint.unshare(name)
             for memory in memories:

@@ -16,15 +16,14 @@ from zerohop._world.notifications import SlotRanges, Slots
 from zerohop.endpoint import Endpoint
 from zerohop.errors import Error, PeerLost, TransferTimeout, reworded
 
-_LAST = 1.0  # seconds for calls in progress to notice that the World is closed
+LAST = 1.0  # seconds for calls in progress to notice that the World is closed
 
 
 class Membership:
-    """name: of the World. key: different from other Worlds', the same on all ranks. slots: of this rank. place, table: of its Entry."""
+    """name: of the World. key: different from other Worlds', the same on all ranks. slots: of this rank. table: of its Entry."""
 
     reports: FailureReports
     history: History
-    place: str
     table: str
     ranges: SlotRanges  # of this rank's board
 
@@ -38,6 +37,11 @@ class Membership:
         self._unreached: dict[int, PeerLost] = {}
 
     # --- different with all ranks and with some ---
+
+    @property
+    def place(self) -> str:
+        """Of this rank's Entry."""
+        raise NotImplementedError
 
     def share(self, name: str, memory: _core.Memory) -> None:
         raise NotImplementedError
@@ -71,6 +75,10 @@ class Membership:
         """The same, of a whole World; its errors do not name the rank."""
         raise NotImplementedError
 
+    def has_peer_of(self, rank: int) -> bool:
+        """Of a whole World: whether a Peer of that rank lives, whichever of the two has connected."""
+        raise NotImplementedError
+
     def split(self, ranks: Sequence[int], name: str | None) -> Membership:
         """As World.split()."""
         raise NotImplementedError
@@ -92,12 +100,12 @@ class Membership:
         """Reports to the others why this rank is about to leave. A normal end of the program is not reported."""
         raise NotImplementedError
 
-    def close(self, timeout: float | None) -> None:
+    def close(self, deadline: Deadline) -> None:
         raise NotImplementedError
 
-    def let_go(self, join: Callable[[float], bool]) -> None:
-        """Ends close(). join: waits so long for calls in progress, and tells whether they have ended."""
-        join(_LAST)
+    def let_go(self, join: Callable[[float], bool], deadline: Deadline) -> None:
+        """Ends close(). join: waits so long for calls in progress, and tells whether there are none, for good."""
+        join(LAST)
 
     def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:
         raise NotImplementedError
@@ -216,10 +224,23 @@ class Membership:
             return self.endpoint.timeout
         return seconds(timeout)
 
+    def empty(self, slots: range) -> None:
+        """Empties those of this rank's board, for another use, also of what has arrived and is not there yet."""
+        for _ in slots:  # a peer that goes on notifying does not hold this rank up
+            try:
+                self.endpoint.wait_notify_any(slots.start, len(slots), 0.0, True)
+            except (TransferTimeout, PeerLost):
+                return
+
     @property
     def is_here(self) -> bool:
         """Whether this process may still act for the rank: it is not closed, and not a forked child."""
-        return self._pid == os.getpid() and not self.closed
+        return not self.is_forked and not self.closed
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether this process is a child of the one that made it."""
+        return self._pid != os.getpid()
 
 
 @contextmanager
@@ -228,8 +249,9 @@ def left_if_it_fails(membership: Membership) -> Iterator[Membership]:
     try:
         yield membership
     except BaseException:
-        membership.close(None)
-        membership.let_go(lambda _: True)
+        at_once = Deadline(0.0)
+        membership.close(at_once)
+        membership.let_go(lambda _: True, at_once)
         raise
 
 
@@ -246,9 +268,7 @@ def checked_ranks(membership: Membership, ranks: Sequence[int]) -> list[int]:
     if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
         raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
     if own not in numbers:
-        raise ValueError(
-            f"rank {own} of {membership.name!r} is not among the ranks {numbers}: only those call split()"
-        )
+        raise ValueError(f"rank {own} is not among the ranks {numbers}: only those call split()")
     return numbers
 
 

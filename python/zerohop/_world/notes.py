@@ -19,8 +19,7 @@ class Notes:
 
     def __init__(self, membership: AllRanks, slots: range, what: str) -> None:
         self._membership, self._slots, self._what = membership, slots, what
-        for slot in slots:  # late notifications for a closed segment
-            membership.endpoint.reset_notify(slot)
+        membership.empty(slots)  # late notifications for a closed segment
 
     def close(self) -> None:
         """Gives up the slots, which another segment may use from now on."""

@@ -6,6 +6,8 @@ import itertools
 import os
 import select
 import threading
+import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
@@ -16,6 +18,8 @@ from zerohop.errors import Error
 
 FIRST = 16384  # those below are the program's own, for peer.write(notify=)
 LAST = 65535
+
+_REST = 1.0  # seconds, more than a notification is under way
 
 MOST_RANKS = 8192  # with collectives, so that at least a third of the slots is left for segments
 
@@ -43,6 +47,10 @@ class Slots(NamedTuple):
         return self.first + self.lines
 
     @property
+    def all(self) -> range:
+        return range(self.first, self.barrier + Barrier.SLOTS)
+
+    @property
     def bell(self) -> int:
         """Of FailureReports."""
         return self.barrier + Barrier.FREE
@@ -63,42 +71,63 @@ class SlotRanges:
         self._end = end
         self._lock = threading.Lock()  # protects the following
         self._taken: list[range] = []  # for segments, in order, without overlap
-        self._above: list[range] = []  # for Worlds of some ranks, the last one first
+        self._above: list[range] = []  # for Worlds of some ranks
+        # Those that such Worlds have given back, the earliest first, and until when nobody gets them.
+        self._resting: deque[tuple[float, range]] = deque()
 
     def take(self, count: int) -> range:
         """For a segment: the first gap that is large enough. Raises ValueError."""
-        with self._lock:
-            return self._take(count)
+        made = self._wait_for(lambda: self._first_gap(count))
+        if made is None:
+            raise ValueError(self._full(count, "close one, or use fewer notifications="))
+        return made
 
-    def _take(self, count: int) -> range:
-        end = self._above[-1].start if self._above else self._end
+    def _first_gap(self, count: int) -> range | None:
+        end = min((each.start for each in self._used_above()), default=self._end)
         begin = FIRST
         for taken in self._taken:
             if taken.start - begin >= count:
                 break
             begin = taken.stop
         if begin + count > end:
-            raise ValueError(self._full(count, "close one, or use fewer notifications="))
+            return None
         made = range(begin, begin + count)
         self._taken = sorted([*self._taken, made], key=lambda each: each.start)
         return made
 
     def take_above(self, count: int) -> range:
         """For a World of some ranks: the last gap that is large enough. Raises ValueError."""
-        with self._lock:
-            return self._take_above(count)
+        made = self._wait_for(lambda: self._last_gap(count))
+        if made is None:
+            raise ValueError(self._full(count, "close one"))
+        return made
 
-    def _take_above(self, count: int) -> range:
+    def _last_gap(self, count: int) -> range | None:
         end = self._end
-        for taken in self._above:
+        for taken in sorted(self._used_above(), key=lambda each: -each.start):
             if end - taken.stop >= count:
                 break
             end = taken.start
         if end - count < (self._taken[-1].stop if self._taken else FIRST):
-            raise ValueError(self._full(count, "close one"))
+            return None
         made = range(end - count, end)
-        self._above = sorted([*self._above, made], key=lambda each: -each.start)
+        self._above.append(made)
         return made
+
+    def _used_above(self) -> list[range]:
+        while self._resting and self._resting[0][0] <= time.monotonic():
+            self._resting.popleft()
+        return [*self._above, *(each for _, each in self._resting)]
+
+    def _wait_for(self, gap: Callable[[], range | None]) -> range | None:
+        """Waits while a range that rests may help: each does so for a short time."""
+        while True:
+            with self._lock:
+                made = gap()
+                if made is not None or not self._resting:
+                    return made
+                rested = self._resting[0][0]
+            time.sleep(max(0.0, rested - time.monotonic()))
 
     def _full(self, count: int, remedy: str) -> str:
         used = sum(map(len, self._taken)), sum(map(len, self._above))
@@ -109,7 +138,11 @@ class SlotRanges:
 
     def give_back(self, made: range) -> None:
         with self._lock:
-            (self._taken if made in self._taken else self._above).remove(made)
+            if made in self._taken:
+                self._taken.remove(made)
+            else:
+                self._above.remove(made)
+                self._resting.append((time.monotonic() + _REST, made))
 
 
 class Landings:

@@ -29,7 +29,6 @@ _CAME, _GONE = 1, 2  # of a rank that uses the seat
 _ONE = np.ones(1, np.uint8)
 _SLOTS = 65536  # of a board
 _LOOK = 0.5  # seconds to see whether a rank has left
-_LEAVE = 1.0  # for all notes when this rank leaves
 
 
 class Seat:
@@ -57,14 +56,18 @@ class FarSeat:
     def __init__(self, peer: _core.Peer, memory: _core.RemoteMemory, rank: int) -> None:
         self._peer, self._memory, self._rank = peer, memory, rank
         self.slots, self.context = Slots(0, 0), 0  # known once this rank has come
+        self._gone: _core.Transfer | None = None
 
     def come(self, lines: int, deadline: Deadline) -> None:
         """lines: as in Slots. Raises PeerLost (the other rank has left), ProtocolError, and the errors of transfers."""
+        if self._gone is not None:
+            raise PeerLost("it has left")
         self._note(_CAME).wait(deadline.to_connect())  # first: now it stays until this rank is gone
         head = np.empty(_HEAD.size, np.uint8)
         self._peer.read(self._memory[: _HEAD.size], head).wait(deadline.to_connect())
         first, its_lines, context, has_left = _HEAD.unpack(head.tobytes())
         if has_left:
+            self.leave()  # now: its memory does not wait for this rank
             raise PeerLost("it has left")
         if its_lines != lines or first + lines + _core.Barrier.SLOTS > _SLOTS:
             raise _not_a_seat(self._peer)
@@ -76,8 +79,22 @@ class FarSeat:
         self._peer.read(self._memory[_HAS_LEFT : _HAS_LEFT + 1], note).wait(_LOOK)
         return bool(note[0])
 
-    def leave(self) -> _core.Transfer:
-        return self._note(_GONE)
+    def leave(self) -> None:
+        with suppress(Error):  # is_over() sees it
+            self._gone = self._note(_GONE)
+
+    def is_over(self, seconds: float) -> bool:
+        """Whether the other rank knows that this one is gone, or is lost. Tells it, again if that has failed."""
+        if self._gone is None:
+            self.leave()
+        try:
+            if self._gone is not None:
+                self._gone.wait(seconds)
+                return True
+        except Error:
+            if self._gone is not None and self._gone.done:
+                self._gone = None
+        return not self._peer.alive
 
     def _note(self, value: int) -> _core.Transfer:
         at = _HEAD.size + self._rank
@@ -95,32 +112,35 @@ class FarSeats:
 
     def find(self, peer: _core.Peer, deadline: Deadline) -> FarSeat:
         """Waits until the other rank has one. Raises TransferTimeout, PeerLost, ProtocolError."""
+        seat = self._used.get(peer)
+        if seat is None:  # kept first: a note may arrive though it seems to fail
+            seat = self._used.setdefault(peer, self._look_for(peer, deadline))
+        if not seat.context:
+            try:
+                seat.come(self._lines, deadline)
+            finally:
+                if self._over:  # meanwhile, by another thread
+                    seat.leave()
+        return seat
+
+    def _look_for(self, peer: _core.Peer, deadline: Deadline) -> FarSeat:
         there = _find_now(peer, self.name, deadline.to_connect())
         if there is None:
             there = peer.lookup(self.name, deadline.left)
         if there.nbytes < self._nbytes:  # that of a World that has left is longer
             raise _not_a_seat(peer)
-        seat = FarSeat(peer, there, self._rank)
-        self._used[peer] = seat  # first: the note may arrive though it seems to fail
-        try:
-            seat.come(self._lines, deadline)
-        finally:
-            if self._over:  # meanwhile, by another thread
-                seat.leave()
-        return seat
+        return FarSeat(peer, there, self._rank)
 
     def bell_at(self, peer: _core.Peer) -> int:
         return self.find(peer, Deadline(0.0)).slots.bell
 
-    def leave(self) -> None:
-        """Tells all, also those that do not answer in time, once they do."""
-        self._over, deadline, posted = True, Deadline(_LEAVE), []
-        for seat in list(self._used.values()):
-            with suppress(Error):
-                posted.append(seat.leave())
-        for transfer in posted:
-            with suppress(Error):
-                transfer.wait(deadline.left)
+    def leave(self, deadline: Deadline) -> bool:
+        """Tells all that this rank is gone. Returns whether all know it by the deadline; call it again until they do."""
+        self._over = True
+        seats = list(self._used.values())
+        for seat in seats:  # all are told before any is waited for
+            seat.is_over(0.0)
+        return all(seat.is_over(deadline.left) for seat in seats)
 
 
 def _not_a_seat(peer: _core.Peer) -> ProtocolError:

@@ -11,7 +11,7 @@ from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import LEFT, FailureReports, described
 from zerohop._world.history import History
 from zerohop._world.holdings import Holdings
-from zerohop._world.membership import Membership, checked_ranks, without_fault
+from zerohop._world.membership import LAST, Membership, checked_ranks, without_fault
 from zerohop._world.notifications import Slots
 from zerohop._world.seats import FarSeat, FarSeats, Seat
 from zerohop.endpoint import Endpoint
@@ -33,15 +33,14 @@ class SomeRanks(Membership):
         (name, key), rank, size = names, ranks.index(whole.rank), len(ranks)
         super().__init__(whole.endpoint, name, rank, size, slots, key)
         self._whole, self._ranks = whole, ranks
-        self.place, self.table, self.ranges = whole.place, whole.table, whole.ranges
+        self.table, self.ranges = whole.table, whole.ranges
         self._has_left, self._left_here = False, left
-        self._join: Callable[[float], bool] | None = None  # between let_go() and the next
-        self._gone = False  # as the other ranks know
+        self._join: Callable[[float], bool] = lambda _: False  # as for let_go()
+        self._gone = False  # the other ranks know that no call here uses theirs any more
         self._holdings = Holdings(whole.endpoint)
         self._far_seats: dict[int, FarSeat] = {}  # of connected ranks
         self._seats = FarSeats(key, rank, size, slots.lines)
-        for slot in range(slots.first, slots.barrier + _core.Barrier.SLOTS):
-            self.endpoint.reset_notify(slot)
+        self.empty(slots.all)
         here = (self._holdings, key, rank, size)
         try:
             self.reports = FailureReports(*here, slots.bell, self._seats.bell_at)
@@ -51,6 +50,10 @@ class SomeRanks(Membership):
         except BaseException:
             self.free()
             raise
+
+    @property
+    def place(self) -> str:
+        return self._whole.place
 
     @property
     def seat_name(self) -> str:
@@ -137,7 +140,7 @@ class SomeRanks(Membership):
         if error is not None and not without_fault(error) and self.is_here:
             self.reports.send(LEFT, described(error))
 
-    def close(self, timeout: float | None) -> None:
+    def close(self, deadline: Deadline) -> None:
         """Leaves. The seat stays until is_free()."""
         if not self.is_here:
             return
@@ -148,20 +151,22 @@ class SomeRanks(Membership):
             with suppress(Error):
                 _core.end_context(peer, self.seat.context)
 
-    def let_go(self, join: Callable[[float], bool]) -> None:
-        if not self._gone:
-            self._join = join
-        super().let_go(join)
+    def let_go(self, join: Callable[[float], bool], deadline: Deadline) -> None:
+        self._join = join
+        self._go(Deadline(min(LAST, deadline.left)))
         self._left_here()
 
+    def _go(self, deadline: Deadline) -> None:
+        """Tells the other ranks that this one uses nothing of theirs, once that is true."""
+        if not self._gone and self._join(deadline.left):
+            self._join = lambda _: True  # keeps nothing
+            self._gone = self._seats.leave(deadline)
+
     def is_free(self) -> bool:
-        """Whether no other rank uses this one's slots and memory any more. Tells them once this rank does not use theirs."""
-        join = self._join
-        if join is not None and join(0.0):  # a call in progress may still write there
-            self._seats.leave()
-            self._gone, self._join = True, None
+        """Whether no other rank uses this one's slots and memory any more, and all know that it does not use theirs."""
+        self._go(Deadline(0.0))
         return self._gone and not any(
-            self._whole.seems_well(self._ranks[rank]) for rank in self.seat.users()
+            self._whole.has_peer_of(self._ranks[rank]) for rank in self.seat.users()
         )
 
     def free(self) -> list[_core.Memory]:

@@ -85,6 +85,8 @@ class Splits:
 
     def _sweep(self) -> None:
         for made, taken in list(self._taken):
+            if made.endpoint.closed:
+                return  # it has ended all
             if made.closed and made.is_free():
                 self._late.append((time.monotonic() + _GRACE, made.free()))
                 self._remember(made)

@@ -212,6 +212,10 @@ class Desk:
             self._copier.wait_for(how.stream, Deadline(seconds))
         return self._order.start(kind, common, run, flats, seconds, how.wait)
 
+    def ring_off(self, seconds: float) -> None:
+        """As Order.ring_off()."""
+        self._order.ring_off(seconds)
+
     def join(self, seconds: float) -> bool:
         """As Order.join()."""
         return self._order.join(seconds)

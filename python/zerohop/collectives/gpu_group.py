@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 WAYS = ("auto", "kernels", "messages")
 _NOTE = 4096  # bytes of what ranks exchange at the set-up
 _SETUP = 1 << 30  # the first part of these blocks
+_TELL = 0.5  # seconds to tell the others that this rank has left
 _LATE = 1.0  # seconds, more than its kernel, until a wait for a call gives up
 
 
@@ -62,6 +63,7 @@ class GpuGroup:
             raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {self._why}')
         self._settled = bool(self._why)
         self._settling: Collective | None = None
+        self._far_arenas: list[tuple[_core.Peer, _core.RemoteMemory]] = []  # of the other ranks
         self._under_way: deque[tuple[_core.Transfer, Any]] = deque()  # with the arrays they use
 
     def _refusal(self) -> str:
@@ -113,6 +115,7 @@ class GpuGroup:
             self._settled, self._new = True, None
             if self._group is None:
                 self._arena = None
+                self._far_arenas.clear()
 
     def decline(self, why: str) -> None:
         """There will be no group, as all ranks know. Raises RouteUnavailable where kernels were demanded."""
@@ -174,7 +177,9 @@ class GpuGroup:
         for rank, offer in enumerate(offers):
             if rank != membership.rank:
                 arena = _core.RemoteMemory.from_bytes(b64decode(offer.arena))
-                new.meet(rank, membership.peer(rank, deadline), arena, deadline.left)
+                peer = membership.peer(rank, deadline)
+                new.meet(rank, peer, arena, deadline.left)
+                self._far_arenas.append((peer, arena))
         return new
 
     # --- calls ---
@@ -198,8 +203,9 @@ class GpuGroup:
         factor: float = 1.0,
     ) -> Collective:
         """sources, targets: a block, or one for each rank. failed: called with what ended the call."""
-        assert self._group is not None
-        membership = self._membership
+        membership, group = self._membership, self._group
+        if group is None:  # by another thread, since takes()
+            raise Error(f"the World {membership.name!r} is closed")
         views = [*sources, *targets]
         for view in views:
             if view.device != self.device:
@@ -213,7 +219,7 @@ class GpuGroup:
         if not views or not views[0].nbytes:
             return Collective(text, seconds, True)
         try:
-            transfer = self._group.call(
+            transfer = group.call(
                 kind,
                 NO_ROOT if root is None else root,
                 op,
@@ -239,9 +245,8 @@ class GpuGroup:
             collective.wait()
         return collective
 
-    def close(self, seconds: float) -> None:
-        """Waits so long for the calls that streams have still to carry out."""
-        deadline = Deadline(seconds)
+    def close(self, deadline: Deadline) -> None:
+        """Waits for the calls that streams have still to carry out."""
         for transfer, _ in self._under_way:
             with suppress(Error, ValueError):
                 transfer.wait(deadline.left)
@@ -249,7 +254,20 @@ class GpuGroup:
         if self._group is not None:
             self._group.end(f"the World {self._membership.name!r} is closed")
             self._group = None
+            self._tell_others(Deadline(min(_TELL, deadline.left)))
         self._settled, self._arena = True, None
+        self._far_arenas.clear()
+
+    def _tell_others(self, deadline: Deadline) -> None:
+        """Kernels of the others that wait for this rank end soon: no kernel of this rank stores anything any more."""
+        begin = _core.GpuGroup.LEFT[self._membership.rank]
+        left, posted = np.ones(1, np.uint32).view(np.uint8), []
+        for peer, arena in self._far_arenas:
+            with suppress(Error):  # it is lost, or has left and freed it
+                posted.append(peer.write(left, arena[begin : begin + left.nbytes]))
+        for transfer in posted:
+            with suppress(Error):
+                transfer.wait(deadline.left)
 
 
 class Captured(Collective):
@@ -289,12 +307,6 @@ class KernelCollective(Collective):
                 self._error = self._failed(self._text, error)
         if self._error is not None:
             raise self._error
-
-    def _await_end(self) -> Generator[Any, None, Any]:
-        from zerohop import aio
-
-        with suppress(Error, ValueError):  # wait() raises it
-            yield from aio.await_transfer(self._transfer, self.timeout + _LATE)
 
     def join(self, seconds: float | None = None) -> bool:
         try:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from zerohop import _core
 from zerohop._world.advice import Advice
-from zerohop._world.deadline import Deadline
+from zerohop._world.deadline import SLICE, Deadline
 from zerohop._world.ending import Cause, EndedElsewhere, Ending, Mismatch
 from zerohop._world.failure_reports import LATE, LOST, MISMATCH, OTHER, described
 from zerohop._world.history import Called, Common
@@ -36,7 +34,6 @@ class Collective:
             # A latch that opens at the end; an Event costs 10 us more.
             self._under_way = threading.Lock()
             self._under_way.acquire()
-            self._followers: list[Callable[[], None]] = []
 
     @property
     def done(self) -> bool:
@@ -60,32 +57,9 @@ class Collective:
             self._under_way.release()  # for the next waiter
         return self._done  # another waiter may hold the latch for a moment
 
-    def __await__(self) -> Generator[Any, None, None]:
-        """As wait(), for coroutines, bounded by the call's own timeout. If the coroutine is cancelled, the call continues."""
-        if not self.done:
-            yield from self._await_end()
-        self.wait(0.0)
-
-    def _await_end(self) -> Generator[Any, None, Any]:
-        from zerohop import aio  # asyncio, which most programs do not need
-
-        return aio.await_call(self.on_end)
-
-    def on_end(self, call: Callable[[], None]) -> None:
-        """Calls it at the end, on any thread; at once if that has come."""
-        self._followers.append(call)
-        if self._done:
-            self._call_followers()
-
-    def _call_followers(self) -> None:
-        while self._followers:
-            with suppress(IndexError):  # another thread has taken the last one
-                self._followers.pop()()
-
     def _end(self, error: BaseException | None) -> None:
         self._error, self._done = error, True
         self._under_way.release()
-        self._call_followers()
 
     def __repr__(self) -> str:
         state = "under way" if not self.done else "done" if self._error is None else "failed"
@@ -126,6 +100,7 @@ class Order:
         # For the background thread, which ends when it is empty.
         self._behind: deque[_Work] = deque()
         self._thread: threading.Thread | None = None
+        self._over = False
 
     def start(
         self,
@@ -139,6 +114,7 @@ class Order:
         """body: runs the call. flats: closed at its end. Raises its error, if it is waited for."""
         self._ending.look()
         with self._lock:
+            self._lines.membership.check_open()  # here, so that join() misses no call
             refusal = self._ending.refusal(self._text(kind, 0))
             if refusal is not None:
                 raise refusal
@@ -209,11 +185,23 @@ class Order:
             self._calls.release()
         return "; ".join(parts)
 
+    def ring_off(self, seconds: float) -> None:
+        """For the end of the World: tells the others. A call in progress does so itself."""
+        if self._calls.acquire(0.0):
+            try:
+                self._lines.ring_off(seconds)
+            finally:
+                self._calls.release()
+
     def join(self, seconds: float) -> bool:
-        """Waits so long for calls in progress. Returns whether they have ended."""
+        """For the end of the World: waits so long for calls in progress. Returns whether there are none, for good."""
+        deadline = Deadline(seconds)
         with self._lock:
             last = self._last
-        return last is None or last.join(seconds)
+        if last is not None and not last.join(deadline.left):
+            return False
+        self._over = self._over or self._calls.acquire(deadline.left)  # also of small calls
+        return self._over
 
     def _start_thread(self) -> None:
         if self._thread is None:
@@ -275,7 +263,7 @@ class Order:
         cause, error = _diagnosis(caught, text, rank, advice)
         self._ending.declare(cause)
         if self._calls.mine:  # else another thread uses the lines
-            self._lines.ring_off()
+            self._lines.ring_off(SLICE)
         return error
 
 

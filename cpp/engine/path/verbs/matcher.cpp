@@ -97,7 +97,7 @@ std::vector<PostedReceive> Matcher::take_receives() {
 }
 
 Matcher::Waiting Matcher::end(Context context) {
-  ended_.insert(context);
+  ended_.add(context);
   Waiting waiting{take_all(receives_, context), take_all(arrived_, context)};
   for (const Arrived& arrived : waiting.arrived) waiting_nbytes_ -= cost(arrived);
   return waiting;

@@ -9,11 +9,11 @@
 #include <optional>
 #include <span>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include "base/layout.hpp"
 #include "engine/path/message.hpp"
+#include "engine/path/verbs/ended_contexts.hpp"
 #include "engine/rail.hpp"
 #include "engine/wait/transfer.hpp"
 #include "gpu/device.hpp"
@@ -62,13 +62,13 @@ class Matcher {
   };
   // Takes what waits with tags of that context; from now on has_ended() is true of it.
   Waiting end(Context context);
-  bool has_ended(Context context) const { return ended_.contains(context); }
+  bool has_ended(Context context) const { return ended_.has(context); }
 
  private:
   std::unordered_map<std::uint64_t, std::deque<PostedReceive>> receives_;
   std::unordered_map<std::uint64_t, std::deque<Arrived>> arrived_;
   std::size_t waiting_nbytes_ = 0;
-  std::unordered_set<Context> ended_;
+  EndedContexts ended_;
 };
 
 // Whether a message of nbytes fits; the sentence that says why not otherwise. A shorter message

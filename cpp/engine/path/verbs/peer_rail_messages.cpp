@@ -14,6 +14,7 @@ namespace {
 
 constexpr std::size_t kMaxWaiting = std::size_t{64} << 20;  // bytes of eager payload without a recv
 constexpr std::uint32_t kNotifyNbytes = 16;                 // a notification ends with the tag
+constexpr const char* kEnded = "the group of this recv is closed";
 
 [[noreturn]] void refuse_message(const std::string& cause) {
   throw ProtocolError("the peer sent an invalid message: " + cause);
@@ -156,7 +157,7 @@ void PeerRail::end_context(Context context) {
   const std::lock_guard lock(group_->mutex);
   Matcher::Waiting waiting = group_->matcher.end(context);
   for (PostedReceive& receive : waiting.receives) {
-    receive.transfer->fail({.message = "the group of this recv is closed"});
+    receive.transfer->fail({.message = kEnded});
     receive.transfer->drop();
   }
   for (const Arrived& arrived : waiting.arrived) refuse(arrived);
@@ -195,6 +196,7 @@ void PeerRail::deliver(PostedReceive& receive, const Message& message,
 
 void PeerRail::receive(PostedReceive receive) {
   const std::lock_guard lock(group_->mutex);
+  if (group_->matcher.has_ended(context_of(receive.tag))) throw Error(kEnded);
   // A message that arrived before the connection ended is still received.
   auto arrived = group_->matcher.find_arrived(receive.tag);
   if (!arrived && group_->open_rails() == 0) close_reason_(Effect::nothing).raise();
