@@ -92,7 +92,9 @@ std::vector<Rank> StagedReduction::partners() const {
 }
 
 void StagedReduction::begin(Arrays arrays) {
+  static const auto by_cpus = std::make_shared<HostCombiner>();
   arrays_ = std::move(arrays);
+  if (!arrays_.by) arrays_.by = by_cpus;
   begin_chunk(0);
 }
 

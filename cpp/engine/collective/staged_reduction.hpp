@@ -55,7 +55,7 @@ class StagedReduction {
     Array room;  // of room() bytes
     std::uint64_t nbytes = 0;
     std::uint64_t before = 0;  // bytes of the call's array before these: whole chunks
-    std::shared_ptr<Combiner> by = std::make_shared<HostCombiner>();
+    std::shared_ptr<Combiner> by{};  // null: CPUs, in host memory
   };
   void begin(Arrays arrays);
   // The moves of the next step, without labels but for the part. False: all is done. arrived: the
