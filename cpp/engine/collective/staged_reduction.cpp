@@ -216,11 +216,10 @@ Move StagedReduction::move(Rank rank, const Place& place, std::uint64_t nbytes,
                            std::uint32_t part) const {
   Move made;
   made.rank = rank;
-  const bool on_host = arrays_.by->on_host();
-  if (on_host) made.bytes = place.bytes;
+  if (arrays_.by->on_host()) made.bytes = place.bytes;
   made.nbytes = nbytes;
   made.label.part = part;
-  if (nbytes > (on_host ? kEager : 0)) {
+  if (*place.memory && nbytes > 0) {  // small blocks, too: the other end may be on a GPU
     const auto address = reinterpret_cast<std::uintptr_t>(place.bytes);
     made.memory = std::make_shared<const Memory>((*place.memory)->range(address, nbytes));
   }

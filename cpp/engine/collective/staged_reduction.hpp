@@ -46,7 +46,7 @@ class StagedReduction {
 
   struct Array {
     std::byte* bytes = nullptr;
-    std::shared_ptr<const Memory> memory{};  // needed for slices beyond kEager, and of a GPU
+    std::shared_ptr<const Memory> memory{};  // needed if slices may be larger than kEager
   };
   // All in the memory of the Combiner.
   struct Arrays {

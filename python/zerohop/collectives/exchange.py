@@ -91,7 +91,7 @@ class Exchange:
             (KINDS.index(call.kind), call.root, call.number, whole, call.digest),
             source.flat.dtype,
             [
-                None if each is None else (each.address, each.memory if written or gpu else None)
+                None if each is None else (each.address, each.memory if written else None)
                 for each in (source, target, room)
             ],
             source.nbytes,
