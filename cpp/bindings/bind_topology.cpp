@@ -104,7 +104,7 @@ ExchangeHandle begin_reduction(const EndpointHandle& endpoint, const LinesHandle
                                const ReductionRow& reduction, const CallRow& call,
                                const std::string& dtype, const std::vector<ArrayRow>& arrays,
                                std::uint64_t nbytes, std::uint64_t before, bool proposes,
-                               const GpuReducerHandle* gpu, double left) {
+                               const std::optional<GpuReducerHandle>& gpu, double left) {
   const auto [op, factor] = reduction;
   const auto [kind, root, number, whole, digest] = call;
   if (op == 0 || op >= engine::collective::kOpNames.size()) {
@@ -121,7 +121,7 @@ ExchangeHandle begin_reduction(const EndpointHandle& endpoint, const LinesHandle
                                 .room = array_of(arrays[2]),
                                 .nbytes = nbytes,
                                 .before = before};
-  if (gpu != nullptr) {
+  if (gpu) {
     const Deadline until = Deadline::after(Deadline::Seconds{left});
     given.by = std::make_shared<engine::collective::GpuCombiner>(gpu->reducer, until);
   }
@@ -131,8 +131,7 @@ ExchangeHandle begin_reduction(const EndpointHandle& endpoint, const LinesHandle
                     .op = static_cast<engine::collective::Op>(op),
                     .factor = factor,
                     .topology = topology},
-                   static_cast<Kind>(kind), DType::parse(dtype),
-                   std::move(given), whole);
+                   static_cast<Kind>(kind), DType::parse(dtype), std::move(given), whole);
   plan.number({.sends = number, .receives = number, .digest = digest});
   made.exchange->begin(plan.sends, plan.receives, /*of_all=*/true);
   return made;

@@ -2141,7 +2141,7 @@ def begin_reduction(
     nbytes: typing.SupportsInt | typing.SupportsIndex,
     before: typing.SupportsInt | typing.SupportsIndex,
     proposes: bool = False,
-    gpu: GpuReducer = None,
+    gpu: GpuReducer | None = None,
     left: typing.SupportsFloat | typing.SupportsIndex = 0.0,
 ) -> Exchange:
     """

@@ -18,11 +18,11 @@ using gpu::MemoryKind;
 FakeCuda& fake() { return FakeCuda::in_use(); }
 
 // A function is the address of its name.
-std::array<std::string_view, 10> kernels{
-    "zerohop_copy_pieces",   "zerohop_copy_ranges",   "zerohop_wait_word",
-    "zerohop_forget_notes",  "zerohop_group_chunks",  "zerohop_group_packets",
-    "zerohop_replayed_copy", "zerohop_replayed_note", "zerohop_replayed_wait",
-    "zerohop_reduce"};
+std::array<std::string_view, 10> kernels{"zerohop_copy_pieces",   "zerohop_copy_ranges",
+                                         "zerohop_wait_word",     "zerohop_forget_notes",
+                                         "zerohop_group_chunks",  "zerohop_group_packets",
+                                         "zerohop_replayed_copy", "zerohop_replayed_note",
+                                         "zerohop_replayed_wait", "zerohop_reduce"};
 
 template <typename T>
 const T& argument(void** arguments, int which) {

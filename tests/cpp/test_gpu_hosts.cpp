@@ -179,8 +179,7 @@ TEST_CASE_TEMPLATE("slices of GPUs are reduced where they arrive, whatever the r
     for (const bool whole : {false, true}) {
       CAPTURE(pairs);
       CAPTURE(whole);
-      const Algorithm algorithm{
-          .by_host = true, .pairs = pairs, .whole = whole, .slice = kSlice};
+      const Algorithm algorithm{.by_host = true, .pairs = pairs, .whole = whole, .slice = kSlice};
       Both both;
       check(both, {true, true}, {algorithm, kCount, kNoRoot, /*in_place=*/pairs});
     }

@@ -26,8 +26,8 @@ constexpr unsigned kThreads = 4;  // of each block
 constexpr unsigned kBlocks = 2;
 constexpr unsigned kMost = 5;  // inputs
 
-constexpr std::array kNames{"bool",   "int8",   "int16",   "int32",    "int64",
-                            "uint8",  "uint16", "uint32",  "uint64",   "float16",
+constexpr std::array kNames{"bool",     "int8",    "int16",   "int32",     "int64",
+                            "uint8",    "uint16",  "uint32",  "uint64",    "float16",
                             "bfloat16", "float32", "float64", "complex64", "complex128"};
 
 void run(const gpu::ReduceCall& call) {
@@ -55,9 +55,9 @@ struct Inputs {
     const std::size_t width = dtype.itemsize() / (is_complex ? 2 : 1);
     for (auto& array : bytes) {
       for (std::size_t i = 0; i < array.size(); ++i) {
-        const unsigned mask = dtype.code == kDTypeBool                ? 1
+        const unsigned mask = dtype.code == kDTypeBool             ? 1
                               : is_float && i % width == width - 1 ? 0xbf
-                                                                      : 0xff;
+                                                                   : 0xff;
         array[i] = static_cast<std::byte>(random() & mask);
       }
     }

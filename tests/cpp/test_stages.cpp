@@ -35,9 +35,8 @@ class LateCombiner : public Combiner {
   bool on_host() const noexcept override { return false; }
   void begin(const Reduction& reduction, std::byte* out, std::span<const std::byte* const> in,
              std::uint64_t count) override {
-    begun_.push_back([=, inputs = std::vector(in.begin(), in.end())] {
-      reduce(reduction, out, inputs, count);
-    });
+    begun_.push_back(
+        [=, inputs = std::vector(in.begin(), in.end())] { reduce(reduction, out, inputs, count); });
   }
   void finish() override {
     for (const auto& each : begun_) each();
@@ -50,8 +49,8 @@ class LateCombiner : public Combiner {
 
 template <typename T>
 StagedReduction::Array array_of(std::vector<T>& values) {
-  const Layout layout = Layout::bytes(reinterpret_cast<std::uint64_t>(values.data()),
-                                      values.size() * sizeof(T));
+  const Layout layout =
+      Layout::bytes(reinterpret_cast<std::uint64_t>(values.data()), values.size() * sizeof(T));
   return {reinterpret_cast<std::byte*>(values.data()),
           std::make_shared<const Memory>(EndpointId{}, layout, nullptr, Memory::Kind{})};
 }
@@ -158,11 +157,10 @@ class Call {
     for (const Move& move : member.sends) {
       member.met.insert(move.rank);
       REQUIRE(move.nbytes <= kSlice);
-      const bool is_new =
-          sent_
-              .try_emplace({rank, move.rank, move.label.part}, place_of(move),
-                           place_of(move) + move.nbytes)
-              .second;
+      const bool is_new = sent_
+                              .try_emplace({rank, move.rank, move.label.part}, place_of(move),
+                                           place_of(move) + move.nbytes)
+                              .second;
       REQUIRE(is_new);
     }
     return true;

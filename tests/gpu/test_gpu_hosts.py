@@ -92,7 +92,9 @@ def every_algorithm(link: Link, directory: Path, layout: str, p2p: bool, on_host
             world.barrier()
             world._desk.lines.go_by([Row(None, None, None, algorithm, SLICE)])
             for dtype in TYPES:
-                ops = ("sum", "max", "prod") if dtype == torch.int32 else ("sum", "avg", "premul_sum")
+                ops = (
+                    ("sum", "max", "prod") if dtype == torch.int32 else ("sum", "avg", "premul_sum")
+                )
                 for count in COUNTS:
                     number += 1
                     op = ops[number % len(ops)]

@@ -54,7 +54,7 @@ class StagedReduction {
     Array to;    // may be `from`; not used without a result on this rank
     Array room;  // of room() bytes
     std::uint64_t nbytes = 0;
-    std::uint64_t before = 0;  // bytes of the call's array before these: whole chunks
+    std::uint64_t before = 0;        // bytes of the call's array before these: whole chunks
     std::shared_ptr<Combiner> by{};  // null: CPUs, in host memory
   };
   void begin(Arrays arrays);

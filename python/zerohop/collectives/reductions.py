@@ -37,9 +37,15 @@ class Reduction(NamedTuple):
             return
         gpu = turn.reducer(target, *sources)
         if gpu is not None:
-            inputs = [each.address for each in sources]
-            left = turn.deadline.left
-            gpu.reduce(self.op, target.flat.dtype, self.factor, target.address, target.nbytes, inputs, left)
+            gpu.reduce(
+                self.op,
+                target.flat.dtype,
+                self.factor,
+                target.address,
+                target.nbytes,
+                [each.address for each in sources],
+                turn.deadline.left,
+            )
             return
         out = target if target.on_host else _on_host(turn, target)
         inputs = [
