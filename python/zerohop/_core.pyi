@@ -2148,7 +2148,7 @@ def begin_reduction(
     The part of a reduction in stages that the arrays are: an Exchange. reduction: op, factor. call: kind, root, number, bytes of
     its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address,
     and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. gpu: a GpuReducer, if all three are in
-    its GPU's memory, which then need their Memory; left: seconds that it may wait for the GPU. nbytes: of the arrays; before: those of
+    its GPU's memory; left: seconds that it may wait for the GPU. Only calls with slices of more than EAGER bytes take it. nbytes: of the arrays; before: those of
     the call's array before them: parts of an array are of Topology.plan()'s chunks. Keep the arrays until it is complete.
     """
 
