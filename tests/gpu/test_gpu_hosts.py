@@ -62,10 +62,10 @@ def every_call(world: Any, op: str, array: torch.Tensor, what: object, on_gpu: b
     more = {"factor": 0.3} if op == "premul_sum" else {}
     expected, root = array.clone(), len(array) % world.size
     world.all_reduce(expected, op, **more)
-    mine = array.to(device)
+    mine = array.to(device, copy=True)
     world.all_reduce(mine, op, **more)
     same(mine, expected, ("all_reduce", what))
-    mine, out = array.to(device), torch.zeros_like(array, device=device)
+    mine, out = array.to(device, copy=True), torch.zeros_like(array, device=device)
     world.all_reduce(mine, op, out=out, wait=False, **more).wait()
     same(out, expected, ("all_reduce to out", what))
     same(mine, array, ("inputs", what))
