@@ -255,6 +255,14 @@ belong there). left: seconds that posting may wait.)")
           },
           py::arg("receive"), py::arg("memory"))
       .def(
+          "memory",
+          [](const ExchangeHandle& self, std::size_t receive) -> std::optional<engine::Memory> {
+            const auto& memory = self.exchange->receive(receive).memory;
+            if (!memory) return std::nullopt;
+            return *memory;
+          },
+          py::arg("receive"), "Into which it goes; None: nobody has registered it.")
+      .def(
           "place",
           [](const ExchangeHandle& self, std::size_t receive) {
             const Move& move = self.exchange->receive(receive);

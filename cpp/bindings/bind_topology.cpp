@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings/exchange_handle.hpp"
+#include "bindings/gpu_reducer.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 #include "engine/collective/staged_reduction.hpp"
@@ -102,7 +103,8 @@ StagedReduction::Array array_of(const ArrayRow& row) {
 ExchangeHandle begin_reduction(const EndpointHandle& endpoint, const LinesHandle& lines, Rank rank,
                                const ReductionRow& reduction, const CallRow& call,
                                const std::string& dtype, const std::vector<ArrayRow>& arrays,
-                               std::uint64_t nbytes, std::uint64_t before, bool proposes) {
+                               std::uint64_t nbytes, std::uint64_t before, bool proposes,
+                               const std::optional<GpuReducerHandle>& gpu, double left) {
   const auto [op, factor] = reduction;
   const auto [kind, root, number, whole, digest] = call;
   if (op == 0 || op >= engine::collective::kOpNames.size()) {
@@ -114,19 +116,22 @@ ExchangeHandle begin_reduction(const EndpointHandle& endpoint, const LinesHandle
   made.exchange = std::make_unique<engine::collective::Exchange>(lines, proposes);
   made.plan = std::make_unique<Plan>();
   Plan& plan = *made.plan;
+  StagedReduction::Arrays given{.from = array_of(arrays[0]),
+                                .to = array_of(arrays[1]),
+                                .room = array_of(arrays[2]),
+                                .nbytes = nbytes,
+                                .before = before};
+  if (gpu) {
+    const Deadline until = Deadline::after(Deadline::Seconds{left});
+    given.by = std::make_shared<engine::collective::GpuCombiner>(gpu->reducer, until);
+  }
   plan.make_stages({.rank = rank,
                     .size = topology->size(),
                     .root = root,
                     .op = static_cast<engine::collective::Op>(op),
                     .factor = factor,
                     .topology = topology},
-                   static_cast<Kind>(kind), DType::parse(dtype),
-                   {.from = array_of(arrays[0]),
-                    .to = array_of(arrays[1]),
-                    .room = array_of(arrays[2]),
-                    .nbytes = nbytes,
-                    .before = before},
-                   whole);
+                   static_cast<Kind>(kind), DType::parse(dtype), std::move(given), whole);
   plan.number({.sends = number, .receives = number, .digest = digest});
   made.exchange->begin(plan.sends, plan.receives, /*of_all=*/true);
   return made;
@@ -140,10 +145,12 @@ void bind_topology(py::module_& m) {
   bind_topologies(m);
   m.def("begin_reduction", &begin_reduction, py::arg("endpoint"), py::arg("lines"), py::arg("rank"),
         py::arg("reduction"), py::arg("call"), py::arg("dtype"), py::arg("arrays"),
-        py::arg("nbytes"), py::arg("before"), py::arg("proposes") = false, R"(
+        py::arg("nbytes"), py::arg("before"), py::arg("proposes") = false,
+        py::arg("gpu") = py::none(), py::arg("left") = 0.0, R"(
 The part of a reduction in stages that the arrays are: an Exchange. reduction: op, factor. call: kind, root, number, bytes of
-its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address in host memory,
-and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. nbytes: of the arrays; before: those of
+its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address,
+and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. gpu: a GpuReducer, if all three are in
+its GPU's memory; left: seconds that it may wait for the GPU. Only calls with slices of more than EAGER bytes take it. nbytes: of the arrays; before: those of
 the call's array before them: parts of an array are of Topology.plan()'s chunks. Keep the arrays until it is complete.)");
 }
 

@@ -69,6 +69,7 @@ std::shared_ptr<const Kernels> Kernels::make(const std::shared_ptr<const Device>
   kernels->forget_notes_ = kernels->find("zerohop_forget_notes");
   kernels->group_chunks_ = kernels->find("zerohop_group_chunks");
   kernels->group_packets_ = kernels->find("zerohop_group_packets");
+  kernels->reduce_ = kernels->find("zerohop_reduce");
   kernels->wait_word_ = kernels->find("zerohop_wait_word");
   kernels->replayed_copy_ = kernels->find("zerohop_replayed_copy");
   kernels->replayed_note_ = kernels->find("zerohop_replayed_note");
@@ -155,6 +156,19 @@ void Kernels::group(GroupCall call, bool by_packets, unsigned blocks,
   std::array<void*, 1> arguments{&call};
   launch(by_packets ? group_packets_ : group_chunks_, {blocks, kGroupThreads}, stream,
          arguments.data(), "cuLaunchKernelEx of a collective");
+}
+
+void Kernels::reduce(ReduceCall& call, driver::CudaStream stream) const {
+  if (call.nbytes == 0) return;
+  constexpr std::uint64_t kEach = 8_KiB;  // of a block of threads, two vectors of each thread
+  std::uint64_t all = call.out;
+  for (std::uint32_t i = 0; i < call.count; ++i) all |= call.in[i];
+  call.by_vectors = all % 16 == 0 ? 1 : 0;
+  const std::uint64_t wanted = (call.nbytes + kEach - 1) / kEach;
+  const auto blocks = static_cast<unsigned>(std::min<std::uint64_t>(wanted, 2 * kMostBlocks));
+  std::array<void*, 1> arguments{&call};
+  launch(reduce_, {blocks, kReduceThreads}, stream, arguments.data(),
+         "cuLaunchKernelEx of a reduction");
 }
 
 void Kernels::wait_word(Wait wait, driver::CudaStream stream) const {

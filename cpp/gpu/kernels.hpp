@@ -11,6 +11,7 @@
 #include "gpu/device.hpp"
 #include "gpu/group_call.hpp"
 #include "gpu/handles.hpp"
+#include "gpu/reduce_call.hpp"
 #include "gpu/replay.hpp"
 #include "gpu/tail.hpp"
 #include "gpu/tickets.hpp"
@@ -41,6 +42,8 @@ class Kernels {
                     driver::CudaStream stream) const;
   // One rank's part of a collective. by_packets: how its blocks go, see group_call.hpp.
   void group(GroupCall call, bool by_packets, unsigned blocks, driver::CudaStream stream) const;
+  // Reduces arrays of this GPU's memory; this sets by_vectors.
+  void reduce(ReduceCall& call, driver::CudaStream stream) const;
   // Makes the stream wait.
   void wait_word(Wait wait, driver::CudaStream stream) const;
   // The work of captured calls: see replay.hpp. gate: as in ReplayedNote.
@@ -76,6 +79,7 @@ class Kernels {
   driver::CudaFunction forget_notes_ = nullptr;
   driver::CudaFunction group_chunks_ = nullptr;
   driver::CudaFunction group_packets_ = nullptr;
+  driver::CudaFunction reduce_ = nullptr;
   driver::CudaFunction wait_word_ = nullptr;
   driver::CudaFunction replayed_copy_ = nullptr;
   driver::CudaFunction replayed_note_ = nullptr;

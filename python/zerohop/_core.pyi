@@ -30,6 +30,7 @@ __all__: list[str] = [
     "Endpoint",
     "Exchange",
     "GpuGroup",
+    "GpuReducer",
     "Grant",
     "Inquiry",
     "Lines",
@@ -1782,6 +1783,10 @@ class Exchange:
         """
         Raises the error of a failed transfer.
         """
+    def memory(self, receive: typing.SupportsInt | typing.SupportsIndex) -> Memory | None:
+        """
+        Into which it goes; None: nobody has registered it.
+        """
     def missing(self) -> list[int]:
         """
         Ranks that still have to send something.
@@ -1820,6 +1825,28 @@ class Exchange:
     def number(self) -> int:
         """
         Of the call, among those that all ranks make; 0 for send_recv and for calls that Python started.
+        """
+
+class GpuReducer:
+    """
+    Reduces arrays in the memory of one GPU: of that Memory. One thread at a time. Raises RouteUnavailable (built without kernels),
+    CudaError.
+    """
+
+    INPUTS: typing.ClassVar[int] = 448
+    def __init__(self, endpoint: Endpoint, memory: Memory) -> None: ...
+    def reduce(
+        self,
+        op: typing.SupportsInt | typing.SupportsIndex,
+        dtype: str,
+        factor: typing.SupportsFloat | typing.SupportsIndex,
+        out: typing.SupportsInt | typing.SupportsIndex,
+        nbytes: typing.SupportsInt | typing.SupportsIndex,
+        inputs: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None:
+        """
+        As _core.reduce(), of arrays given by their addresses, up to INPUTS; waits for the result. Raises CudaError, TransferTimeout.
         """
 
 class Topology:
@@ -2122,11 +2149,14 @@ def begin_reduction(
     nbytes: typing.SupportsInt | typing.SupportsIndex,
     before: typing.SupportsInt | typing.SupportsIndex,
     proposes: bool = False,
+    gpu: GpuReducer | None = None,
+    left: typing.SupportsFloat | typing.SupportsIndex = 0.0,
 ) -> Exchange:
     """
     The part of a reduction in stages that the arrays are: an Exchange. reduction: op, factor. call: kind, root, number, bytes of
-    its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address in host memory,
-    and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. nbytes: of the arrays; before: those of
+    its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address,
+    and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. gpu: a GpuReducer, if all three are in
+    its GPU's memory; left: seconds that it may wait for the GPU. Only calls with slices of more than EAGER bytes take it. nbytes: of the arrays; before: those of
     the call's array before them: parts of an array are of Topology.plan()'s chunks. Keep the arrays until it is complete.
     """
 

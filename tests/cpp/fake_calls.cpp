@@ -18,10 +18,11 @@ using gpu::MemoryKind;
 FakeCuda& fake() { return FakeCuda::in_use(); }
 
 // A function is the address of its name.
-std::array<std::string_view, 9> kernels{
-    "zerohop_copy_pieces",   "zerohop_copy_ranges",   "zerohop_wait_word",
-    "zerohop_forget_notes",  "zerohop_group_chunks",  "zerohop_group_packets",
-    "zerohop_replayed_copy", "zerohop_replayed_note", "zerohop_replayed_wait"};
+std::array<std::string_view, 10> kernels{"zerohop_copy_pieces",   "zerohop_copy_ranges",
+                                         "zerohop_wait_word",     "zerohop_forget_notes",
+                                         "zerohop_group_chunks",  "zerohop_group_packets",
+                                         "zerohop_replayed_copy", "zerohop_replayed_note",
+                                         "zerohop_replayed_wait", "zerohop_reduce"};
 
 template <typename T>
 const T& argument(void** arguments, int which) {
@@ -191,6 +192,7 @@ CudaResult launch_kernel(const driver::CudaLaunch* launch, driver::CudaFunction 
                                          argument<driver::CudaAddress>(arguments, 1), stream);
     case 7: return fake().copies.replayed_note(argument<gpu::ReplayedNote>(arguments, 0), stream);
     case 8: return fake().copies.replayed_wait(argument<gpu::ReplayedWait>(arguments, 0), stream);
+    case 9: return fake().copies.reduce(argument<gpu::ReduceCall>(arguments, 0), stream);
     default:
       return fake().copies.forget(argument<driver::CudaAddress>(arguments, 0),
                                   argument<const gpu::NoteAt*>(arguments, 1),

@@ -18,6 +18,7 @@
 #include "driver/cuda_constants.hpp"
 #include "gpu/copy_piece.hpp"
 #include "gpu/group_call.hpp"
+#include "gpu/reduce_call.hpp"
 #include "gpu/replay.hpp"
 #include "gpu/tail.hpp"
 
@@ -66,6 +67,7 @@ class FakeCopies {
   bool is_captured(void* stream);
 
   // The functions of the table.
+  driver::CudaResult reduce(const gpu::ReduceCall& call, void* stream);  // sums of int32
   driver::CudaResult get_capture(void* stream, int* status, void** graph);
   driver::CudaResult create_user_object(void** object, void* value, void (*destroy)(void*));
   driver::CudaResult retain_user_object(void* graph, void* object);

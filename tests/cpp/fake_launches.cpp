@@ -169,6 +169,28 @@ CudaResult FakeCopies::forget(std::uint64_t notes, const gpu::NoteAt* list, std:
   });
 }
 
+CudaResult FakeCopies::reduce(const gpu::ReduceCall& call, void* stream) {
+  const std::lock_guard guard(mutex_);
+  if (call.type != gpu::GroupType::int32) return kCudaErrorInvalidValue;
+  std::vector<const std::byte*> in;
+  for (const std::uint64_t each : std::span(call.in, call.count)) {
+    in.push_back(find(each, call.nbytes));
+  }
+  std::byte* const out = find(call.out, call.nbytes);
+  if (out == nullptr || std::ranges::find(in, nullptr) != in.end()) return kCudaErrorInvalidValue;
+  return start(stream, [in, out, nbytes = call.nbytes] {
+    for (std::uint64_t at = 0; at < nbytes; at += sizeof(std::int32_t)) {
+      std::uint32_t sum = 0;
+      for (const std::byte* each : in) {
+        std::uint32_t one;
+        std::memcpy(&one, each + at, sizeof one);
+        sum += one;
+      }
+      std::memcpy(out + at, &sum, sizeof sum);
+    }
+  });
+}
+
 CudaResult FakeCopies::wait(const gpu::Wait& wait, void* stream) {
   const std::lock_guard guard(mutex_);
   const bool reached =

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <numeric>
 #include <set>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "engine/collective/staged_reduction.hpp"
@@ -26,11 +29,43 @@ Topology topology_of(const Hosts& hosts, const Algorithm& algorithm) {
   return {hosts, {{.algorithm = algorithm}}};
 }
 
+// As of a GPU: what is begun is done at the end, and no CPU reaches the blocks.
+class LateCombiner : public Combiner {
+ public:
+  bool on_host() const noexcept override { return false; }
+  void begin(const Reduction& reduction, std::byte* out, std::span<const std::byte* const> in,
+             std::uint64_t count) override {
+    begun_.push_back(
+        [=, inputs = std::vector(in.begin(), in.end())] { reduce(reduction, out, inputs, count); });
+  }
+  void finish() override {
+    for (const auto& each : begun_) each();
+    begun_.clear();
+  }
+
+ private:
+  std::vector<std::function<void()>> begun_;
+};
+
+template <typename T>
+StagedReduction::Array array_of(std::vector<T>& values) {
+  const Layout layout =
+      Layout::bytes(reinterpret_cast<std::uint64_t>(values.data()), values.size() * sizeof(T));
+  return {reinterpret_cast<std::byte*>(values.data()),
+          std::make_shared<const Memory>(EndpointId{}, layout, nullptr, Memory::Kind{})};
+}
+
+std::byte* place_of(const Move& move) {
+  if (move.bytes != nullptr || move.nbytes == 0) return move.bytes;
+  REQUIRE(move.memory->layout().nbytes() == move.nbytes);
+  return reinterpret_cast<std::byte*>(move.memory->layout().address);
+}
+
 // All ranks of one call. Blocks differ by rank and place; the result can hide no block twice.
 class Call {
  public:
   Call(const Hosts& hosts, const Algorithm& algorithm, std::size_t count, std::int32_t root,
-       bool prefixes = false)
+       bool prefixes = false, bool on_gpus = false)
       : size_(static_cast<Rank>(hosts.size())), count_(count), prefixes_(prefixes) {
     const Topology topology = topology_of(hosts, algorithm);
     ranks_.resize(size_);
@@ -48,10 +83,13 @@ class Call {
                               .reduction = {.op = Op::sum, .dtype = kInt}},
                              root);
       member.room.resize(member.steps.room());
-      member.steps.begin({.from = {reinterpret_cast<std::byte*>(member.from.data())},
-                          .to = {reinterpret_cast<std::byte*>(member.to.data())},
-                          .room = {member.room.data()},
-                          .nbytes = count * sizeof(std::int64_t)});
+      StagedReduction::Arrays arrays{.from = array_of(member.from),
+                                     .to = array_of(member.to),
+                                     .room = array_of(member.room),
+                                     .nbytes = count * sizeof(std::int64_t)};
+      // One rank's arrays are in the host's memory all the same.
+      if (on_gpus && rank != size_ / 2) arrays.by = std::make_shared<LateCombiner>();
+      member.steps.begin(std::move(arrays));
     }
   }
 
@@ -108,7 +146,7 @@ class Call {
     for (Move& move : member.receives) {
       const auto found = sent_.find({move.rank, rank, move.label.part});
       REQUIRE(found->second.size() == move.nbytes);
-      if (move.nbytes > 0) std::memcpy(move.bytes, found->second.data(), move.nbytes);
+      if (move.nbytes > 0) std::memcpy(place_of(move), found->second.data(), move.nbytes);
       move.arrived = move.bytes;
       sent_.erase(found);
     }
@@ -119,10 +157,10 @@ class Call {
     for (const Move& move : member.sends) {
       member.met.insert(move.rank);
       REQUIRE(move.nbytes <= kSlice);
-      const bool is_new =
-          sent_
-              .try_emplace({rank, move.rank, move.label.part}, move.bytes, move.bytes + move.nbytes)
-              .second;
+      const bool is_new = sent_
+                              .try_emplace({rank, move.rank, move.label.part}, place_of(move),
+                                           place_of(move) + move.nbytes)
+                              .second;
       REQUIRE(is_new);
     }
     return true;
@@ -193,6 +231,22 @@ TEST_CASE("a scan gives each rank the sum of those up to it") {
     Call call(hosts, algorithm, count, kNoRoot, /*prefixes=*/true);
     REQUIRE(call.run());
     REQUIRE(call.is_right());
+  });
+}
+
+TEST_CASE("the same in the memory of GPUs, whose kernels reduce later") {
+  for_all([](const Hosts& hosts, const Algorithm& algorithm, std::size_t count) {
+    const auto root = static_cast<std::int32_t>(count % hosts.size());
+    for (const std::int32_t to : {kNoRoot, root}) {
+      for (const bool prefixes : {false, true}) {
+        if (prefixes && to != kNoRoot) continue;
+        CAPTURE(hosts.size());
+        CAPTURE(count);
+        Call call(hosts, algorithm, count, to, prefixes, /*on_gpus=*/true);
+        REQUIRE(call.run());
+        REQUIRE(call.is_right());
+      }
+    }
   });
 }
 

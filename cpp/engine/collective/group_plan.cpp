@@ -24,13 +24,6 @@ constexpr std::array<std::string_view, 15> kTypeNames{
     "bool",   "int8",    "int16",    "int32",   "int64",   "uint8",     "uint16",    "uint32",
     "uint64", "float16", "bfloat16", "float32", "float64", "complex64", "complex128"};
 
-std::optional<GroupType> type_of(const DType& dtype) {
-  const std::string name = dtype.name();
-  const auto found = std::ranges::find(kTypeNames, name);
-  if (found == kTypeNames.end()) return std::nullopt;
-  return static_cast<GroupType>(found - kTypeNames.begin());
-}
-
 constexpr std::uint64_t up(std::uint64_t value, std::uint64_t to) {
   return (value + to - 1) / to * to;
 }
@@ -208,6 +201,13 @@ class Planner {
 constexpr unsigned kKindBits = 5, kOpBits = 4, kTypeBits = 5, kRootBits = 4;
 
 }  // namespace
+
+std::optional<gpu::GroupType> type_of(const DType& dtype) {
+  const std::string name = dtype.name();
+  const auto found = std::ranges::find(kTypeNames, name);
+  if (found == kTypeNames.end()) return std::nullopt;
+  return static_cast<GroupType>(found - kTypeNames.begin());
+}
 
 gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays,
                         const GroupLimits& limits) {

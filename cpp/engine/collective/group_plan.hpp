@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -42,6 +43,9 @@ struct GroupLimits {
 // Without the arenas and the bound of waits.
 gpu::Group::Launch plan(const GroupPlace& place, const GroupArrays& arrays,
                         const GroupLimits& limits);
+
+// How kernels keep elements; nullopt: they have no such type.
+std::optional<gpu::GroupType> type_of(const DType& dtype);
 
 // A call as 64 bits that say what it is, for the messages of other ranks.
 std::uint64_t to_code(const GroupArrays& arrays);

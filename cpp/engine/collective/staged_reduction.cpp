@@ -92,7 +92,9 @@ std::vector<Rank> StagedReduction::partners() const {
 }
 
 void StagedReduction::begin(Arrays arrays) {
+  static const auto by_cpus = std::make_shared<HostCombiner>();
   arrays_ = std::move(arrays);
+  if (!arrays_.by) arrays_.by = by_cpus;
   begin_chunk(0);
 }
 
@@ -173,7 +175,8 @@ void StagedReduction::reduce_into(std::byte* out, std::size_t count, std::uint64
   Reduction reduction = terms_.reduction;
   if (!last) reduction.op = partial(reduction.op);
   reduction.ranks = terms_.size;
-  reduce(reduction, out, std::span(inputs_).first(count), nbytes / reduction.dtype.itemsize());
+  arrays_.by->begin(reduction, out, std::span(inputs_).first(count),
+                    nbytes / reduction.dtype.itemsize());
 }
 
 void StagedReduction::combine(std::size_t stage, std::uint64_t piece,
@@ -181,9 +184,13 @@ void StagedReduction::combine(std::size_t stage, std::uint64_t piece,
   const Part& part = parts_[stage];
   const Range own = ranges(piece)[stage].own;
   const Place mine = part.first ? in(arrays_.from, piece, own.begin) : result(piece, own.begin);
-  inputs_.assign(part.stage.from.size(), mine.bytes);
+  inputs_.clear();
+  std::size_t number = part.slot;
+  for (const Rank rank : part.stage.from) {
+    inputs_.push_back(rank == terms_.rank ? mine.bytes : slot(number++).bytes);
+  }
   for (const Move& each : arrived) {
-    if (each.label.part != part_of(stage, piece)) continue;
+    if (each.arrived == nullptr || each.label.part != part_of(stage, piece)) continue;
     const auto at = std::ranges::find(part.stage.from, each.rank) - part.stage.from.begin();
     inputs_[static_cast<std::size_t>(at)] = each.arrived;
   }
@@ -209,10 +216,10 @@ Move StagedReduction::move(Rank rank, const Place& place, std::uint64_t nbytes,
                            std::uint32_t part) const {
   Move made;
   made.rank = rank;
-  made.bytes = place.bytes;
+  if (arrays_.by->on_host()) made.bytes = place.bytes;
   made.nbytes = nbytes;
   made.label.part = part;
-  if (nbytes > kEager) {
+  if (*place.memory && nbytes > 0) {  // small blocks, too: the other end may be on a GPU
     const auto address = reinterpret_cast<std::uintptr_t>(place.bytes);
     made.memory = std::make_shared<const Memory>((*place.memory)->range(address, nbytes));
   }
@@ -267,6 +274,7 @@ bool StagedReduction::next(std::vector<Move>& sends, std::vector<Move>& receives
       combine(stage, *piece, arrived);
     }
   }
+  arrays_.by->finish();
   if (step_ == pieces_ - 1 + stages * each) {
     if (chunk_ + chunk_nbytes_ == arrays_.nbytes) return false;
     begin_chunk(chunk_ + chunk_nbytes_);

@@ -1,4 +1,4 @@
-// A reduction of arrays in host memory, in stages: which moves it makes in each step.
+// A reduction in stages: which moves it makes in each step, and which blocks are combined.
 //
 // Arrays go in pieces, of which each is one stage behind the next: all stages are under way at
 // once. Slices of up to kEager come with their headers, stay in the caches, are combined in the
@@ -13,6 +13,7 @@
 #include <span>
 #include <vector>
 
+#include "engine/collective/combiner.hpp"
 #include "engine/collective/exchange.hpp"
 #include "engine/collective/reduction.hpp"
 #include "engine/collective/stages.hpp"
@@ -45,15 +46,16 @@ class StagedReduction {
 
   struct Array {
     std::byte* bytes = nullptr;
-    std::shared_ptr<const Memory> memory{};  // needed for slices beyond kEager
+    std::shared_ptr<const Memory> memory{};  // needed if slices may be larger than kEager
   };
-  // In host memory.
+  // All in the memory of the Combiner.
   struct Arrays {
     Array from;
     Array to;    // may be `from`; not used without a result on this rank
     Array room;  // of room() bytes
     std::uint64_t nbytes = 0;
-    std::uint64_t before = 0;  // bytes of the call's array before these: whole chunks
+    std::uint64_t before = 0;        // bytes of the call's array before these: whole chunks
+    std::shared_ptr<Combiner> by{};  // null: CPUs, in host memory
   };
   void begin(Arrays arrays);
   // The moves of the next step, without labels but for the part. False: all is done. arrived: the

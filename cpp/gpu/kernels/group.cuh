@@ -1,9 +1,8 @@
-// What the kernels of collectives share: waits for other ranks, which end in any case, and the
-// reduction of elements.
+// What the kernels of collectives share: waits for other ranks, which end in any case.
 #pragma once
 
-#include "base/reduce_op.hpp"
 #include "gpu/group_call.hpp"
+#include "gpu/kernels/elements.cuh"
 #include "gpu/kernels/words.cuh"
 #include "zerohop/copy.h"
 #include "zerohop/team.cuh"
@@ -111,139 +110,8 @@ __device__ inline void leave(const GroupCall& call, u32 number) {
   put_word(call.arenas[call.rank] + GroupArena::counts(0) + 8, number);
 }
 
-// --- elements ---
-
-// `T` of complex numbers is std::complex, whose layout is two numbers.
-template <typename Element, u32 kNbytes>
-struct Sums {
-  using Stored = typename Element::Stored;
-  using Sum = typename Element::Sum;
-  static constexpr u32 kCount = kNbytes / sizeof(Stored);
-  Sum values[kCount];
-
-  template <typename Bytes>
-  __device__ void load(const Bytes& bytes) {
-    static_assert(sizeof bytes == kNbytes, "a whole number of elements");
-    Stored stored[kCount];
-    memcpy(static_cast<void*>(stored), &bytes, kNbytes);
-#pragma unroll
-    for (u32 i = 0; i < kCount; ++i) values[i] = Element::load(stored[i]);
-  }
-  template <typename Bytes>
-  __device__ Bytes store() const {
-    Stored stored[kCount];
-#pragma unroll
-    for (u32 i = 0; i < kCount; ++i) stored[i] = Element::store(values[i]);
-    Bytes bytes;
-    memcpy(static_cast<void*>(&bytes), stored, kNbytes);
-    return bytes;
-  }
-};
-
-// Combines them with the next rank's.
-template <typename Element, typename Bytes>
-__device__ void combine_all(ReduceOp op, Sums<Element, sizeof(Bytes)>& sums, const Bytes& next) {
-  typename Element::Stored stored[sums.kCount];
-  memcpy(static_cast<void*>(stored), &next, sizeof next);
-  const auto by = [&](auto combined) {
-#pragma unroll
-    for (u32 i = 0; i < sums.kCount; ++i) {
-      sums.values[i] = combined(sums.values[i], Element::load(stored[i]));
-    }
-  };
-#define ZEROHOP_OP(name)                                                \
-  case ReduceOp::name:                                                  \
-    if constexpr (has_reduction<Element>(ReduceOp::name)) {             \
-      by([](auto a, auto b) { return combine<ReduceOp::name>(a, b); }); \
-    }                                                                   \
-    break
-  switch (op) {
-    case ReduceOp::none: break;
-    case ReduceOp::avg:
-    case ReduceOp::premul_sum:
-      ZEROHOP_OP(sum);
-      ZEROHOP_OP(prod);
-      ZEROHOP_OP(min);
-      ZEROHOP_OP(max);
-      ZEROHOP_OP(band);
-      ZEROHOP_OP(bor);
-      ZEROHOP_OP(bxor);
-      ZEROHOP_OP(land);
-      ZEROHOP_OP(lor);
-  }
-#undef ZEROHOP_OP
-}
-
-// What loops over elements need to know of a call, in registers.
-struct Reducing {
-  ReduceOp op;
-  u32 sources;
-  double factor;
-
-  __device__ explicit Reducing(const GroupCall& call)
-      : op(static_cast<ReduceOp>(call.op)), sources(call.sources), factor(call.factor) {}
-};
-
-// Reduces the same bytes of several ranks' blocks, in the order of ranks. load(rank, bytes): false
-// if they did not come.
-template <typename Element, typename Bytes, typename Load>
-__device__ bool reduce_bytes(const Reducing& call, Bytes& reduced, Load load) {
-  using Sum = typename Element::Sum;
-  const ReduceOp op = call.op;
-  Sums<Element, sizeof(Bytes)> sums;
-  Bytes bytes, following;
-  u32 left = call.sources;  // the ranks that are still to be combined
-  if (!load(static_cast<u32>(__ffs(left)) - 1, bytes)) return false;
-  left &= left - 1;
-  if (left != 0 && !load(static_cast<u32>(__ffs(left)) - 1, following)) return false;
-  sums.load(bytes);
-  if constexpr (has_reduction<Element>(ReduceOp::land)) {
-    if (op == ReduceOp::land || op == ReduceOp::lor) {
-#pragma unroll
-      for (Sum& sum : sums.values) sum = first_of<ReduceOp::land>(sum);
-    }
-  }
-#pragma unroll 1
-  while (left != 0) {
-    bytes = following;
-    left &= left - 1;
-    if (left != 0 && !load(static_cast<u32>(__ffs(left)) - 1, following)) return false;
-    combine_all<Element>(op, sums, bytes);
-  }
-  if constexpr (has_reduction<Element>(ReduceOp::avg)) {
-    if (op == ReduceOp::avg) {
-      const auto ranks = static_cast<u32>(__popc(call.sources));
-#pragma unroll
-      for (Sum& sum : sums.values) sum = last_of<ReduceOp::avg>(sum, ranks, call.factor);
-    } else if (op == ReduceOp::premul_sum) {
-#pragma unroll
-      for (Sum& sum : sums.values) sum = last_of<ReduceOp::premul_sum>(sum, 1, call.factor);
-    }
-  }
-  reduced = sums.template store<Bytes>();
-  return true;
-}
-
-// Calls call.template of<Element>() for the type.
-template <typename Function>
-__device__ void for_type(GroupType type, Function& function) {
-  switch (type) {
-    case GroupType::boolean: return function.template of<BoolElement>();
-    case GroupType::int8: return function.template of<PlainElement<std::int8_t>>();
-    case GroupType::int16: return function.template of<PlainElement<std::int16_t>>();
-    case GroupType::int32: return function.template of<PlainElement<std::int32_t>>();
-    case GroupType::int64: return function.template of<PlainElement<std::int64_t>>();
-    case GroupType::uint8: return function.template of<PlainElement<std::uint8_t>>();
-    case GroupType::uint16: return function.template of<PlainElement<std::uint16_t>>();
-    case GroupType::uint32: return function.template of<PlainElement<std::uint32_t>>();
-    case GroupType::uint64: return function.template of<PlainElement<std::uint64_t>>();
-    case GroupType::float16: return function.template of<Float16Element>();
-    case GroupType::bfloat16: return function.template of<Bfloat16Element>();
-    case GroupType::float32: return function.template of<PlainElement<float>>();
-    case GroupType::float64: return function.template of<PlainElement<double>>();
-    case GroupType::complex64: return function.template of<PlainElement<std::complex<float>>>();
-    case GroupType::complex128: return function.template of<PlainElement<std::complex<double>>>();
-  }
+__device__ inline Reducing<SourceRanks> reducing_of(const GroupCall& call) {
+  return {static_cast<ReduceOp>(call.op), {call.sources}, call.factor};
 }
 
 }  // namespace zerohop::gpu

@@ -5,14 +5,6 @@
 
 namespace zerohop::gpu {
 
-// Integers, or more, of so many bytes.
-template <u32 kNbytes>
-using Bytes = std::conditional_t<
-    kNbytes == 1, unsigned char,
-    std::conditional_t<
-        kNbytes == 2, unsigned short,
-        std::conditional_t<kNbytes == 4, u32, std::conditional_t<kNbytes == 8, u64, uint4>>>>;
-
 // Two chunks are on their way at a time, so that flags travel while bytes are moved: in each
 // turn a block of threads gathers the results of the chunk before the last, stores the next chunk,
 // and reduces the last one. The flag of a chunk says that its bytes are there, and that the results
@@ -130,8 +122,7 @@ class ChunkCall {
   template <typename Element>
   __device__ __noinline__ void reduce() {
     using One = Bytes<sizeof(typename Element::Stored)>;
-    // A thread takes fewer of the smallest elements at a time: their code would be large.
-    using Many = std::conditional_t<sizeof(One) == 1, u32, uint4>;
+    using Many = ManyBytes<sizeof(One)>;
     const u32 all = length(call_.rank, at_);
     const bool aligned = ((call_.sends[call_.rank] | call_.result) & 15) == 0;
     const u32 most = aligned ? all / sizeof(Many) * sizeof(Many) : 0;
@@ -145,7 +136,7 @@ class ChunkCall {
     struct Units {
       Unit units[kUnits];
     };
-    const Reducing reducing(call_);
+    const Reducing<SourceRanks> reducing = reducing_of(call_);
     const u32 audience = call_.audience, step = blockDim.x * sizeof(Unit);
     const u64 result = call_.result != 0 ? call_.result + at_ : 0;
     for (u32 at = begin + threadIdx.x * sizeof(Unit); at < end; at += kUnits * step) {

@@ -106,7 +106,7 @@ class PacketCall {
 
   template <typename Element>
   __device__ __noinline__ bool reduce() {
-    const Reducing reducing(call_);
+    const Reducing<SourceRanks> reducing = reducing_of(call_);
     const u64 length = call_.lengths[call_.rank];
     for (u64 i = first(); i < packets(length) || always(i); i += step()) {
       const u64 at = i * 8;

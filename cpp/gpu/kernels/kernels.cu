@@ -4,6 +4,7 @@
 #include "gpu/kernels/forget_notes.cu"
 #include "gpu/kernels/group_chunks.cu"
 #include "gpu/kernels/group_packets.cu"
+#include "gpu/kernels/reduce.cu"
 #include "gpu/kernels/replayed_copy.cu"
 #include "gpu/kernels/replayed_notes.cu"
 #include "gpu/kernels/wait_word.cu"

@@ -1,13 +1,16 @@
-"""Copies within this rank: by NumPy in host memory, by the rank's Peer to itself if a GPU is involved."""
+"""Copies within this rank, by NumPy in host memory, by the rank's Peer to itself if a GPU is involved; its scratch memory, and its GPUs' reductions."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop.collectives.blocks import Block, Flat
+from zerohop.errors import CudaError, RouteUnavailable
 
 if TYPE_CHECKING:
     from zerohop._world.membership import Membership
@@ -17,7 +20,8 @@ class Copier:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._byte: Any = None  # used by wait_for()
-        self._kept: Any = None  # used by kept_scratch()
+        self._kept: dict[str, Any] = {}  # by device, used by kept_scratch()
+        self._reducers: dict[str, _core.GpuReducer | None] = {}
 
     def copy(self, target: Block, source: Block, deadline: Deadline) -> None:
         """Copies a block of the same size; the two are the same memory or do not overlap. Raises TransferTimeout, CudaError."""
@@ -52,13 +56,26 @@ class Copier:
         scratch.dtype, scratch.itemsize = flat.dtype, flat.itemsize
         return scratch.whole()
 
-    def kept_scratch(self, nbytes: int, like: Block) -> Block:
-        """As scratch(), in registered memory that the next call uses again."""
+    def kept_scratch(self, nbytes: int, like: Block, device: str = "cpu") -> Block:
+        """As scratch(), in registered memory that the next call uses again. device: "cpu", or a GPU with a reducer."""
         endpoint, flat = self._membership.endpoint, like.flat
-        if self._kept is None or self._kept.nbytes < nbytes:
+        kept = self._kept.get(device)
+        if kept is None or kept.nbytes < nbytes:
             whole = -(-nbytes // 16) * 16  # so that elements of any type fit
-            self._kept = endpoint.empty(max(whole, 4096))
-        return Block(Flat(endpoint, self._kept.view(flat.dtype), "scratch"), 0, nbytes)
+            kept = self._kept[device] = endpoint.empty(max(whole, 4096), device=device)
+        return Block(Flat(endpoint, kept.view(flat.dtype), "scratch"), 0, nbytes)
+
+    def reducer(self, device: str) -> _core.GpuReducer | None:
+        """None: CPUs reduce what is in that memory."""
+        if device == "cpu":
+            return None
+        if device not in self._reducers:
+            endpoint, made = self._membership.endpoint, None
+            if self._membership.size <= _core.GpuReducer.INPUTS:
+                with suppress(RouteUnavailable, CudaError):  # built without kernels; none for it
+                    made = _core.GpuReducer(endpoint, endpoint.empty(1, device=device))
+            self._reducers[device] = made
+        return self._reducers[device]
 
     def wait_for(self, stream: Any, deadline: Deadline) -> None:
         """Waits until a GPU stream has done its work so far. Raises TransferTimeout, CudaError, TypeError."""

@@ -75,10 +75,12 @@ class Exchange:
         before: int,
         written: bool,
         proposes: bool,
+        gpu: _core.GpuReducer | None,
     ) -> list[int]:
-        """A part of a reduction, in host memory. written: slices are, to registered memory, which the room then is, too.
+        """A part of a reduction. written: slices are, to registered memory, which the room then is, too.
 
-        whole: bytes of the call's array; before: those before this part. Otherwise as run().
+        whole: bytes of the call's array; before: those before this part. gpu: in whose memory the blocks are; None: in the host's.
+        Otherwise as run().
         """
         membership = self._lines.membership
         self._exchange = _core.begin_reduction(
@@ -95,6 +97,8 @@ class Exchange:
             source.nbytes,
             before,
             proposes,
+            gpu,
+            self._deadline.left,
         )
         self._go_on()
         return self._exchange.proposers()
@@ -156,8 +160,12 @@ class Exchange:
         """The block of that receive."""
         if self._receives:
             return self._receives[number].block
+        endpoint = self._lines.membership.endpoint
+        memory = self._exchange.memory(number)
+        if memory is not None:
+            return Flat(endpoint, memory, "out", writable=True).whole()
         out, begin, nbytes, dtype, itemsize = self._exchange.place(number)
-        flat = Flat(self._lines.membership.endpoint, out, "out", writable=True)
+        flat = Flat(endpoint, out, "out", writable=True)
         flat.dtype, flat.itemsize = dtype, itemsize
         self._flats.append(flat)
         return Block(flat, begin, nbytes)

@@ -32,8 +32,20 @@ class Reduction(NamedTuple):
             raise TypeError(reason)
 
     def into(self, turn: Turn, target: Block, sources: Sequence[Block]) -> None:
-        """sources: in the order of ranks. GPU memory goes through the host."""
+        """sources: in the order of ranks. A GPU reduces what is in its memory; other blocks go through the host's."""
         if target.nbytes == 0:
+            return
+        gpu = turn.reducer(target, *sources)
+        if gpu is not None:
+            gpu.reduce(
+                self.op,
+                target.flat.dtype,
+                self.factor,
+                target.address,
+                target.nbytes,
+                [each.address for each in sources],
+                turn.deadline.left,
+            )
             return
         out = target if target.on_host else _on_host(turn, target)
         inputs = [
@@ -96,25 +108,32 @@ def scan(turn: Turn, out: Block, block: Block, reduction: Reduction) -> None:
 
 
 def _in_stages(turn: Turn, out: Block | None, block: Block, reduction: Reduction) -> None:
-    """By cpp/engine/collective/staged_reduction.hpp, in host memory: arrays of a GPU go there and back in chunks."""
+    """By cpp/engine/collective/staged_reduction.hpp: where the arrays are, in the host's memory or a GPU's.
+
+    Slices of up to EAGER bytes of a GPU's array go through host memory, in chunks: there they arrive with their headers.
+    """
     kind, root, whole = KINDS.index(turn.call.kind), turn.call.root, block.nbytes
     longest, chunk, room, partners = turn.topology.plan(kind, turn.rank, root, whole)
     turn.connect(partners)
-    on_host = block.on_host and (out is None or out.on_host)
     written = longest > EAGER
+    if out is not None and out.flat.device != block.flat.device:
+        turn.copy(out, block)
+        block = out
+    gpu = turn.reducer(block) if written else None
     if not written:
         room = 0  # the engine has its own: it need not be registered
-    step = whole if on_host else min(chunk, whole)
-    scratch = turn.copier.kept_scratch(room + (0 if on_host else step), block)
-    between = None if on_host else _after(scratch, room)
+    stays = block.on_host or gpu is not None
+    step = whole if stays else min(chunk, whole)
+    device = "cpu" if gpu is None else block.flat.device
+    scratch = turn.copier.kept_scratch(room + (0 if stays else step), block, device)
+    between = None if stays else _after(scratch, room)
     sources = block.pieces(step)
     targets = [None] * len(sources) if out is None else out.pieces(step)
     for source, target in zip(sources, targets, strict=True):
         here, there = source, target
         if between is not None:
-            via = _begin(between, source.nbytes)
-            here = source if source.on_host else _copied(turn, via, source)
-            there = target if target is None or target.on_host else via
+            here = _copied(turn, _begin(between, source.nbytes), source)
+            there = None if target is None else here
         turn.reduce(
             reduction,
             here,
@@ -123,6 +142,7 @@ def _in_stages(turn: Turn, out: Block | None, block: Block, reduction: Reduction
             whole=whole,
             before=source.begin - block.begin,
             written=written,
+            gpu=gpu,
         )
         if target is not None and there is not None:
             turn.copy(target, there)
@@ -138,7 +158,7 @@ def reduce_scatter(turn: Turn, out: Block, parts: Sequence[Block], reduction: Re
     step = max(EAGER, PIECE // (turn.size - 1) // 16 * 16) if others else PIECE
     cuts = [part.pieces(step) for part in parts]
     results = out.pieces(step)
-    scratch = turn.copier.kept_scratch(len(others) * max(each.nbytes for each in results), out)
+    scratch = _slots(turn, len(others) * max(each.nbytes for each in results), out)
     for number in range(max(map(len, cuts))):
         sends = {other: cuts[other][number] for other in others if number < len(cuts[other])}
         sources, slots = [], dict[int, Block]()
@@ -170,7 +190,8 @@ def _direct(
 ) -> None:
     """In one step. As in cpp/bindings/collective_plan.cpp: other ranks may take that path for the same call."""
     sources = list(sources)
-    slots = _cut(turn.copier.kept_scratch(len(sources) * own.nbytes, own), sources, own.nbytes)
+    scratch = _slots(turn, len(sources) * own.nbytes, own if out is None else out)
+    slots = _cut(scratch, sources, own.nbytes)
     turn.exchange(
         [turn.move(rank, block, part=turn.rank) for rank, block in sends.items()],
         [turn.move(rank, block, part=rank) for rank, block in slots.items()],
@@ -178,6 +199,12 @@ def _direct(
     if out is not None:
         slots[turn.rank] = own
         reduction.into(turn, out, [slots[rank] for rank in sorted(slots)])
+
+
+def _slots(turn: Turn, nbytes: int, out: Block) -> Block:
+    """For blocks that are reduced into `out`: in a GPU's memory if it does so."""
+    gpu = turn.reducer(out)
+    return turn.copier.kept_scratch(nbytes, out, "cpu" if gpu is None else out.flat.device)
 
 
 def _cut(scratch: Block, ranks: Sequence[int], nbytes: int) -> dict[int, Block]:

@@ -84,6 +84,7 @@ class Turn:
         whole: int,
         before: int,
         written: bool,
+        gpu: _core.GpuReducer | None,
     ) -> None:
         """As Exchange.run_stages()."""
         exchange = Exchange(self.call.kind, self.lines, self.copier, self.deadline)
@@ -97,9 +98,15 @@ class Turn:
             before=before,
             written=written,
             proposes=self.proposes,
+            gpu=gpu,
         )
         self.proposers.clear()
         self.proposers.update(found)
+
+    def reducer(self, *blocks: Block) -> _core.GpuReducer | None:
+        """Of the GPU in whose memory all of them are. None: CPUs reduce them."""
+        devices = {each.flat.device for each in blocks}
+        return self.copier.reducer(*devices) if len(devices) == 1 else None
 
     def copy(self, target: Block, source: Block) -> None:
         self.copier.copy(target, source, self.deadline)

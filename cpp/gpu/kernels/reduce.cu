@@ -1,0 +1,60 @@
+// A reduction of arrays in this GPU's memory.
+#include "gpu/kernels/elements.cuh"
+#include "gpu/reduce_call.hpp"
+
+namespace zerohop::gpu {
+
+class InputsReduction {
+ public:
+  __device__ explicit InputsReduction(const ReduceCall& call) : call_(call) {}
+
+  template <typename Element>
+  __device__ __noinline__ void of() {
+    using One = Bytes<sizeof(typename Element::Stored)>;
+    using Many = ManyBytes<sizeof(One)>;
+    const u64 most = call_.by_vectors != 0 ? call_.nbytes / sizeof(Many) * sizeof(Many) : 0;
+    by<Element, Many, 2>(0, most);
+    by<Element, One, 1>(most, call_.nbytes);
+  }
+
+ private:
+  // The bytes from `begin` to `end`, kUnits units of a thread at a time.
+  template <typename Element, typename Unit, u32 kUnits>
+  __device__ void by(u64 begin, u64 end) const {
+    struct Units {
+      Unit units[kUnits];
+    };
+    const Reducing<SourceInputs> reducing{
+        static_cast<ReduceOp>(call_.op), {0, call_.count, call_.ranks}, call_.factor};
+    const u64 step = u64{gridDim.x} * blockDim.x * sizeof(Unit);
+    const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
+    for (u64 at = begin + thread * sizeof(Unit); at < end; at += kUnits * step) {
+      Units reduced;
+      (void)reduce_bytes<Element>(reducing, reduced, [&](u32 input, Units& block) {
+        const u64 source = call_.in[input] + at;
+#pragma unroll
+        for (u32 i = 0; i < kUnits; ++i) {
+          // A unit too far is read again from the first, and not stored.
+          const u64 there = at + i * step < end ? i * step : 0;
+          block.units[i] = *reinterpret_cast<const Unit*>(source + there);
+        }
+        return true;
+      });
+#pragma unroll
+      for (u32 i = 0; i < kUnits; ++i) {
+        const u64 there = at + i * step;
+        if (there < end) *reinterpret_cast<Unit*>(call_.out + there) = reduced.units[i];
+      }
+    }
+  }
+
+  const ReduceCall& call_;
+};
+
+}  // namespace zerohop::gpu
+
+extern "C" __global__ void __launch_bounds__(zerohop::gpu::kReduceThreads)
+    zerohop_reduce(const __grid_constant__ zerohop::gpu::ReduceCall call) {
+  zerohop::gpu::InputsReduction mine(call);
+  zerohop::gpu::for_type(call.type, mine);
+}

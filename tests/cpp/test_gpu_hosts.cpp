@@ -1,0 +1,204 @@
+// Reductions in stages between two ranks whose arrays are in the memory of a nonexistent GPU, or of
+// one of them: slices arrive there by every route, and kernels reduce them.
+#include <doctest/doctest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "engine/collective/combiner.hpp"
+#include "engine/collective/exchange.hpp"
+#include "engine/collective/staged_reduction.hpp"
+#include "gpu_couple.hpp"
+
+namespace zerohop::engine::collective {
+namespace {
+
+using testing::CopiedCouple;
+using testing::GpuCouple;
+using testing::soon;
+using testing::StagedCouple;
+
+using Numbers = std::vector<std::int32_t>;
+constexpr DType kInt{kDTypeInt, 32, 1};
+constexpr std::uint64_t kSlice = 2 * kEager;
+constexpr std::uint32_t kMessages = 200;
+constexpr Deadline::Seconds kAtOnce{0};
+
+Numbers numbers(Rank rank, std::size_t count) {
+  Numbers made(count);
+  for (std::size_t at = 0; at < count; ++at) {
+    made[at] = static_cast<std::int32_t>((rank + 3) * 1'000'003 * at + rank);
+  }
+  return made;
+}
+std::vector<std::byte> bytes_of(const Numbers& values) {
+  const auto bytes = std::as_bytes(std::span(values));
+  return {bytes.begin(), bytes.end()};
+}
+
+struct Given {
+  Algorithm algorithm;
+  std::size_t count = 0;
+  std::int32_t root = kNoRoot;
+  bool in_place = false;
+};
+
+// One rank of two. It does what it can at once.
+class Side {
+ public:
+  Side(GpuCouple& both, Rank rank, bool on_gpu, const Given& given)
+      : both_(both),
+        endpoint_(rank == 0 ? both.left : both.right),
+        rank_(rank),
+        nbytes_(given.count * sizeof(std::int32_t)),
+        lines_(std::make_shared<Lines>(
+            std::shared_ptr<Endpoint>(std::shared_ptr<void>(), &endpoint_), rank,
+            Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2})) {
+    lines_->add(1 - rank, rank == 0 ? both.to_right : both.to_left,
+                testing::host_array(endpoint_, {kInbox}), kMessages);
+    const std::vector<std::uint32_t> hosts{0, 1};
+    const Topology topology(hosts, {{.algorithm = given.algorithm}});
+    const bool has_result = given.root == kNoRoot || given.root == static_cast<int>(rank);
+    steps_ = plan_of(topology,
+                     {.rank = rank,
+                      .size = 2,
+                      .nbytes = nbytes_,
+                      .has_result = has_result,
+                      .reduction = {.op = Op::sum, .dtype = kInt}},
+                     given.root);
+    from_ = memory(nbytes_, on_gpu);
+    both.put(*from_, bytes_of(numbers(rank, given.count)));
+    if (has_result) to_ = given.in_place ? from_ : memory(nbytes_, on_gpu);
+    room_ = memory(steps_.room(), on_gpu);
+    StagedReduction::Arrays arrays{
+        .from = array(from_), .to = array(to_), .room = array(room_), .nbytes = nbytes_};
+    if (on_gpu) {
+      arrays.by = std::make_shared<GpuCombiner>(
+          std::make_shared<gpu::Reducer>(from_->registration()->device), soon());
+    }
+    steps_.begin(std::move(arrays));
+  }
+
+  void meet(const Side& other) {
+    lines_->at(1 - rank_).meet(other.lines_->at(rank_).inbox().remote(), false);
+  }
+
+  // Whether it is done.
+  bool advance() {
+    if (exchange_) {
+      const auto found = exchange_->run(kAtOnce, soon());
+      if (found.news == Exchange::News::payload) fill(*found.move, found.payload);
+      if (found.news != Exchange::News::complete) {
+        const bool goes_on = found.news == Exchange::News::quiet ||
+                             found.news == Exchange::News::payload ||
+                             found.news == Exchange::News::under_way;
+        REQUIRE(goes_on);
+        return false;
+      }
+    }
+    const std::vector<Move> none;
+    if (!steps_.next(sends_, receives_, exchange_ ? exchange_->receives() : none)) return true;
+    for (auto* const moves : {&sends_, &receives_}) {
+      for (Move& each : *moves) {
+        each.label.kind = Kind::all_reduce;
+        each.label.number = 1;
+        each.label.nbytes = nbytes_;
+      }
+    }
+    if (!exchange_) exchange_ = std::make_unique<Exchange>(lines_);
+    exchange_->begin(sends_, receives_, /*of_all=*/true);
+    return false;
+  }
+
+  std::optional<std::vector<std::byte>> result() const {
+    if (!to_) return std::nullopt;
+    return both_.get(*to_);
+  }
+
+ private:
+  using Kept = std::shared_ptr<const Memory>;
+
+  Kept memory(std::uint64_t nbytes, bool on_gpu) {
+    const std::vector shape{static_cast<std::int64_t>(nbytes)};
+    return std::make_shared<const Memory>(on_gpu ? both_.array(endpoint_, shape)
+                                                 : testing::host_array(endpoint_, shape));
+  }
+  static StagedReduction::Array array(const Kept& memory) {
+    if (!memory) return {};
+    return {reinterpret_cast<std::byte*>(memory->layout().address), memory};
+  }
+  void fill(const Move& move, const std::vector<std::byte>& payload) {
+    both_.cuda.copies.write(move.memory->layout().address, payload);
+  }
+
+  GpuCouple& both_;
+  Endpoint& endpoint_;
+  const Rank rank_;
+  const std::uint64_t nbytes_;
+  const std::shared_ptr<Lines> lines_;
+  StagedReduction steps_;
+  Kept from_, to_, room_;
+  std::unique_ptr<Exchange> exchange_;
+  std::vector<Move> sends_, receives_;
+};
+
+void check(GpuCouple& both, std::pair<bool, bool> on_gpu, const Given& given) {
+  Side one(both, 0, on_gpu.first, given), other(both, 1, on_gpu.second, given);
+  one.meet(other);
+  other.meet(one);
+  const Deadline deadline = soon();
+  for (bool first = false, second = false; !first || !second;) {
+    REQUIRE_FALSE(deadline.passed());
+    first = first || one.advance();
+    second = second || other.advance();
+  }
+  Numbers sum = numbers(0, given.count);
+  const Numbers more = numbers(1, given.count);
+  for (std::size_t at = 0; at < sum.size(); ++at) {
+    sum[at] = static_cast<std::int32_t>(static_cast<std::uint32_t>(sum[at]) +
+                                        static_cast<std::uint32_t>(more[at]));
+  }
+  const bool first_has = given.root != 1, second_has = given.root != 0;
+  REQUIRE(one.result().has_value() == first_has);
+  REQUIRE(other.result().has_value() == second_has);
+  if (first_has) REQUIRE(*one.result() == bytes_of(sum));
+  if (second_has) REQUIRE(*other.result() == bytes_of(sum));
+}
+
+// The last piece is small: to or from a host its slices go along with their headers.
+constexpr std::size_t kCount = kSlice / 2 + 8001;
+
+TEST_CASE_TEMPLATE("slices of GPUs are reduced where they arrive, whatever the route", Both,
+                   GpuCouple, StagedCouple, CopiedCouple) {
+  for (const bool pairs : {false, true}) {
+    for (const bool whole : {false, true}) {
+      CAPTURE(pairs);
+      CAPTURE(whole);
+      const Algorithm algorithm{.by_host = true, .pairs = pairs, .whole = whole, .slice = kSlice};
+      Both both;
+      check(both, {true, true}, {algorithm, kCount, kNoRoot, /*in_place=*/pairs});
+    }
+  }
+  Both both;
+  check(both, {true, true}, {{.slice = kSlice}, kCount, 1});
+}
+
+TEST_CASE_TEMPLATE("one rank has its arrays on a GPU, and the other in the host's memory", Both,
+                   StagedCouple, CopiedCouple) {
+  for (const bool first : {true, false}) {
+    for (const std::int32_t root : {kNoRoot, 0}) {
+      CAPTURE(first);
+      CAPTURE(root);
+      Both both;
+      check(both, {first, !first}, {{.slice = kSlice}, kCount, root, root == kNoRoot});
+    }
+  }
+}
+
+}  // namespace
+}  // namespace zerohop::engine::collective
