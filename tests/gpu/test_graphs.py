@@ -266,6 +266,7 @@ def test_a_replay_that_waits_in_vain_says_so(sides, reported):
 def test_a_graph_keeps_arrays_and_gives_them_back(sides):
     near, far = sides
     torch.cuda.synchronize()
+    gc.collect()  # what earlier cases left
     before = torch.cuda.memory_allocated(GPU)
     arrays = [torch.full((1000,), 7.0, dtype=torch.float64, device=GPU)]
     with_array = torch.cuda.memory_allocated(GPU)
