@@ -3,6 +3,7 @@
     import zerohop as zh
 
     await transfer                                   # Transfer.wait(); gather and wait_for take it too
+    await world.all_reduce(array, wait=False)        # a collective under way
     value = await zh.aio.wait_notify(ep, 7)          # Endpoint.wait_notify
     peer = await zh.aio.connect(ep, address)         # Endpoint.connect; accept likewise
     memory = await zh.aio.lookup(peer, "kv")         # Peer.lookup
@@ -23,6 +24,7 @@ import types
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Any, TypeAlias, TypeVar
 
 from zerohop import _core
@@ -158,9 +160,25 @@ def _expire(future: _Wakeup) -> None:
         future.set_result(False)
 
 
-def await_transfer(transfer: _core.Transfer) -> Generator[Any, None, Any]:
+def await_transfer(
+    transfer: _core.Transfer, timeout: float | None = None
+) -> Generator[Any, None, Any]:
     """What ``Transfer.__await__`` returns: ``transfer.wait()``, default timeout included."""
-    return _outcome(transfer, transfer.timeout)
+    return _outcome(transfer, transfer.timeout if timeout is None else timeout)
+
+
+def await_call(on_end: Callable[[Callable[[], None]], None]) -> Generator[Any, None, None]:
+    """Until the end of a call in a background thread. on_end: has a function called then, by that thread."""
+    loop = asyncio.get_running_loop()
+    future: _Wakeup = loop.create_future()
+
+    def wake() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(_expire, future)
+
+    on_end(wake)
+    with _bell_of(loop).beat:
+        yield from future
 
 
 def _outcome(of: Any, timeout: float) -> Generator[Any, None, Any]:

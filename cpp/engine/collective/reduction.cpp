@@ -150,9 +150,10 @@ std::string why_no_reduction(Op op, const DType& dtype) {
     return "arrays of " + dtype.name() +
            " have no reductions: convert them, to float32 for example";
   }
-  const bool averages = op == Op::avg || op == Op::premul_sum;
-  return "there is no " + name + " of " + dtype.name() +
-         (averages ? ": take the sum, and divide it" : "");
+  std::string remedy;
+  if (op == Op::avg) remedy = ": take the sum, and divide it";
+  if (op == Op::premul_sum) remedy = ": take the sum, and multiply it";
+  return "there is no " + name + " of " + dtype.name() + remedy;
 }
 
 void reduce(const Reduction& reduction, std::byte* out, std::span<const std::byte* const> in,

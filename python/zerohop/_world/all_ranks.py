@@ -107,7 +107,7 @@ class AllRanks(Membership):
             self.check_open()
             entry, lead = self._addresses.wait(rank, deadline.end)
             self._why[rank] = entry.left
-            why = f"its {entry.who} has ended"
+            why = f"it has left, or its {entry.who} has ended"
             lost = lead.lost
             try:
                 if lead.seconds:

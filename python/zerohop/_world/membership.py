@@ -268,7 +268,9 @@ def checked_ranks(membership: Membership, ranks: Sequence[int]) -> list[int]:
     if len(set(numbers)) < len(numbers) or not all(0 <= rank < size for rank in numbers):
         raise ValueError(f"ranks must be different ones, from 0 to {size - 1}, not {numbers}")
     if own not in numbers:
-        raise ValueError(f"rank {own} is not among the ranks {numbers}: only those call split()")
+        raise ValueError(
+            f"rank {own} of {membership.name!r} is not among the ranks {numbers}: only those call split()"
+        )
     return numbers
 
 

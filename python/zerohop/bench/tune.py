@@ -30,8 +30,8 @@ def run(device: str | None, path: Path, *, quick: bool) -> None:
         world = zh.World.from_env(device=device)
     except zh.Error as error:
         raise click.ClickException(
-            f"--tune measures between the ranks of a job: start it on each of them, as in `torchrun --nnodes 2 --nproc-per-node 2 ... "
-            f"-m zerohop bench collectives --tune {path}` ({error})"
+            f"--tune measures between the ranks of a job: start it with `torchrun --nproc-per-node 2 -m zerohop bench collectives "
+            f"--tune {path}`, with --nnodes and --rdzv-endpoint for several hosts (there is no job: {error})"
         ) from None
     with world:
         rows = tuned(world, SIZES[::2] if quick else SIZES)

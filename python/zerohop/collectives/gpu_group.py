@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from base64 import b64decode, b64encode
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -307,6 +307,12 @@ class KernelCollective(Collective):
                 self._error = self._failed(self._text, error)
         if self._error is not None:
             raise self._error
+
+    def _await_end(self) -> Generator[Any, None, Any]:
+        from zerohop import aio
+
+        with suppress(Error, ValueError):  # wait() raises it
+            yield from aio.await_transfer(self._transfer, self.timeout + _LATE)
 
     def join(self, seconds: float | None = None) -> bool:
         try:

@@ -14,7 +14,17 @@ from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import EndedElsewhere, Ending, Mismatch
 from zerohop._world.entries import Entry
-from zerohop._world.history import BROADCAST, KINDS, SAME_CALLS, SEND_RECV, called
+from zerohop._world.history import (
+    ALL_GATHER,
+    ALL_TO_ALL,
+    GATHER,
+    KINDS,
+    REDUCE_SCATTER,
+    SAME_CALLS,
+    SCATTER,
+    SEND_RECV,
+    called,
+)
 from zerohop._world.membership import who_has
 from zerohop.collectives.table import CoreRow, Row, check_alike, rows_in
 from zerohop.errors import Error, PeerLost, TransferTimeout
@@ -25,6 +35,8 @@ if TYPE_CHECKING:
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
 _STEP = 1.0  # seconds between two checks while waiting for a rank that has not started
 
+_IN_PARTS = SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER  # a label has the size of one part
+
 # The label of a block, from its sender and its receiver: kind, number, root, nbytes, dtype.
 Label = tuple[int, int, int, int, str]
 
@@ -32,7 +44,7 @@ Label = tuple[int, int, int, int, str]
 def label_text(label: Label) -> str:
     kind, number, root, nbytes, dtype = label
     text = called(KINDS[kind], number, root, nbytes, dtype)
-    return text if kind in (BROADCAST, SEND_RECV) else f"{text} for one rank"
+    return f"{text} for one rank" if kind in _IN_PARTS else text
 
 
 class Lines:
@@ -190,9 +202,11 @@ class Lines:
         rule = SAME_CALLS
         if its[0] == own[0] == SEND_RECV:
             rule = "the array received into must have the size and dtype of the one sent"
-        return Mismatch(
-            f"rank {rank} has called {label_text(its)}, rank {self.membership.rank} {label_text(own)}: {rule}"
-        )
+        theirs, mine = label_text(its), label_text(own)
+        text = f"rank {rank} has called {theirs}, rank {self.membership.rank} {mine}"
+        if theirs == mine:  # a label has no more than the digest of the rest
+            text += ", with another op= or factor=, or after calls that were not the same"
+        return Mismatch(f"{text}: {rule}")
 
     def untaken(self) -> dict[int, list[str]]:
         """Texts of messages that no call has taken, by rank; called while no call runs."""

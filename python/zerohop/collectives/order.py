@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import suppress
+from typing import Any
 
 from zerohop import _core
 from zerohop._world.advice import Advice
@@ -34,6 +36,7 @@ class Collective:
             # A latch that opens at the end; an Event costs 10 us more.
             self._under_way = threading.Lock()
             self._under_way.acquire()
+            self._followers: list[Callable[[], None]] = []
 
     @property
     def done(self) -> bool:
@@ -57,9 +60,32 @@ class Collective:
             self._under_way.release()  # for the next waiter
         return self._done  # another waiter may hold the latch for a moment
 
+    def __await__(self) -> Generator[Any, None, None]:
+        """As wait(), for coroutines, bounded by the call's own timeout. If the coroutine is cancelled, the call continues."""
+        if not self.done:
+            yield from self._await_end()
+        self.wait(0.0)
+
+    def _await_end(self) -> Generator[Any, None, Any]:
+        from zerohop import aio  # asyncio, which most programs do not need
+
+        return aio.await_call(self.on_end)
+
+    def on_end(self, call: Callable[[], None]) -> None:
+        """Calls it at the end, on any thread; at once if that has come."""
+        self._followers.append(call)
+        if self._done:
+            self._call_followers()
+
+    def _call_followers(self) -> None:
+        while self._followers:
+            with suppress(IndexError):  # another thread has taken the last one
+                self._followers.pop()()
+
     def _end(self, error: BaseException | None) -> None:
         self._error, self._done = error, True
         self._under_way.release()
+        self._call_followers()
 
     def __repr__(self) -> str:
         state = "under way" if not self.done else "done" if self._error is None else "failed"

@@ -65,6 +65,8 @@ def parse_reduction(op: str, factor: float | None) -> Reduction:
         raise ValueError(f"there is no reduction {op!r}: op is one of {_NAMES}")
     if (factor is None) != (op != "premul_sum"):
         raise ValueError('op="premul_sum" takes factor=, and no other operation does')
+    if isinstance(factor, str):
+        raise TypeError(f"factor must be a number, not {factor!r}")
     return Reduction(OPS[op], 1.0 if factor is None else float(factor))
 
 
