@@ -13,7 +13,7 @@ import pytest
 import torch
 import zerohop as zh
 from zerohop import _core
-from zerohop._world import all_ranks
+from zerohop._world.all_ranks import AllRanks
 from zerohop.collectives.lines import EAGER
 from zerohop.collectives.reductions import OPS
 from zerohop.collectives.table import Row
@@ -38,7 +38,7 @@ def gpu_of(rank: int) -> str:
 
 def put_on_hosts(patch: pytest.MonkeyPatch, layout: str) -> None:
     place = LAYOUTS[layout]
-    patch.setattr(all_ranks, "place_of", lambda rank: f"host {place[rank]}")
+    patch.setattr(AllRanks, "place", property(lambda ranks: f"host {place[ranks.rank]}"))
     patch.setattr(Endpoint, "copies", property(lambda endpoint: True))
 
 
