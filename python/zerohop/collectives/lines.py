@@ -35,7 +35,13 @@ if TYPE_CHECKING:
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
 _STEP = 1.0  # seconds between two checks while waiting for a rank that has not started
 
-_IN_PARTS = SCATTER, GATHER, ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER  # a label has the size of one part
+_IN_PARTS = (
+    SCATTER,
+    GATHER,
+    ALL_GATHER,
+    ALL_TO_ALL,
+    REDUCE_SCATTER,
+)  # a label has the size of one part
 
 # The label of a block, from its sender and its receiver: kind, number, root, nbytes, dtype.
 Label = tuple[int, int, int, int, str]

@@ -100,7 +100,9 @@ def check_alike(table: str, other: str, rank: int, other_rank: int) -> None:
         return
     pairs = enumerate(zip(mine, its, strict=False))
     at = next((n for n, (a, b) in pairs if a != b), min(len(mine), len(its)))
-    shown = [json.dumps(rows[at]._asdict()) if at < len(rows) else "missing" for rows in (mine, its)]
+    shown = [
+        json.dumps(rows[at]._asdict()) if at < len(rows) else "missing" for rows in (mine, its)
+    ]
     raise ValueError(
         f"ranks {rank} and {other_rank} have different tables of algorithms: row {at + 1} is {shown[0]} on rank {rank}, "
         f"{shown[1]} on rank {other_rank}; set {VARIABLE} to the same file on all ranks, or on none"
