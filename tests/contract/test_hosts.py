@@ -219,8 +219,8 @@ def test_ranks_with_different_tables_are_told_the_difference(rank_threads, monke
     attempts = [Attempt(world.all_reduce, 1) for world in made]
     for rank, attempt in enumerate(attempts):
         error = str(attempt.failure(ValueError, 8))
-        assert "different tables of algorithms: row 2 is Row(" in error
-        assert f"on rank {rank}, Row(" in error
+        assert "different tables of algorithms: row 2 is {" in error
+        assert f"on rank {rank}, {{" in error
         assert VARIABLE in error
     close(made)
 
@@ -228,7 +228,7 @@ def test_ranks_with_different_tables_are_told_the_difference(rank_threads, monke
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_table_that_ends_earlier_differs_there(rank):
     tables = [json.dumps(DEFAULT), json.dumps(DEFAULT[:-1])]
-    with pytest.raises(ValueError, match=f"row {len(DEFAULT)} is .*nothing on rank 1"):
+    with pytest.raises(ValueError, match=f"row {len(DEFAULT)} is .*missing on rank 1"):
         check_alike(tables[rank], tables[1 - rank], rank, 1 - rank)
 
 
@@ -264,7 +264,7 @@ def test_a_table_is_made_anew(rank_threads, monkeypatch, tmp_path, layout):
 def test_tuning_needs_a_job(tmp_path):
     made = CliRunner().invoke(bench, ["collectives", "--tune", str(tmp_path / "table.json")])
     assert made.exit_code == 1
-    assert "start it on each of them, as in `torchrun" in made.output
+    assert "start it with `torchrun" in made.output
 
 
 def one_row(**more):

@@ -227,7 +227,7 @@ def test_a_call_in_the_background_ends_with_its_world(rank_threads):
 def test_mistakes(rank_threads):
     (world,) = worlds(rank_threads, [1], 3)
     for ranks, message in (
-        ([0, 2], "rank 1 is not among the ranks"),
+        ([0, 2], "rank 1 of 'world' is not among the ranks"),
         ([0, 1, 1], "ranks must be different ones"),
         ([1, 3], "from 0 to 2"),
     ):

@@ -117,9 +117,9 @@ class SomeRanks(Membership):
         peer = self._whole.reach(self._ranks[rank], deadline)
         try:
             self._far_seats[rank] = self._seats.find(peer, deadline)
-        except TransferTimeout as error:
+        except TransferTimeout:
             raise TransferTimeout(
-                f"it has not called split() for {self.name!r} in time ({error})"
+                f"it has not called split() for {self.name!r} in time: all of these ranks call it with the same list, in the same order"
             ) from None
         return peer
 
