@@ -4,6 +4,8 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "driver/cuda_call.hpp"
+#include "driver/cuda_constants.hpp"
 #include "gpu/apart.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/stream_wait.hpp"
@@ -15,6 +17,7 @@ Reducer::Reducer(std::shared_ptr<const Device> device)
   parts_->kernels = Kernels::load(device_);
   const DeviceGuard guard(*device_);
   parts_->stream = make_stream(device_->cuda());
+  parts_->before = make_event(device_->cuda());
 }
 
 Reducer::~Reducer() {
@@ -27,6 +30,13 @@ Reducer::~Reducer() {
 
 void Reducer::enqueue(ReduceCall& call) {
   const DeviceGuard guard(*device_);
+  if (!any_) {
+    const driver::Cuda& cuda = device_->cuda();
+    driver::check_cuda(cuda, cuda.event_record(parts_->before.get(), driver::kCudaLegacyStream),
+                       "cuEventRecord in the default stream");
+    driver::check_cuda(cuda, cuda.stream_wait_event(parts_->stream.get(), parts_->before.get(), 0),
+                       "cuStreamWaitEvent");
+  }
   parts_->kernels->reduce(call, parts_->stream.get());
   any_ = true;
 }

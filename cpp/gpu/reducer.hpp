@@ -18,7 +18,8 @@ class Reducer {
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  // Enqueues one. Throws CudaError.
+  // Enqueues one. The first since a wait begins after the work submitted to the default stream so
+  // far, which may still be making the arrays. Throws CudaError.
   void enqueue(ReduceCall& call);
   // Waits for all. Throws CudaError; TransferTimeout: other work delays them beyond `deadline`.
   void wait(const Deadline& deadline);
@@ -28,6 +29,7 @@ class Reducer {
   struct Parts {
     std::shared_ptr<const Kernels> kernels;
     Stream stream;
+    Event before;  // the work in the default stream
   };
 
   const std::shared_ptr<const Device> device_;

@@ -55,6 +55,18 @@ TEST_CASE_FIXTURE(Reducing, "what is begun is done in order, and once it has bee
   by.finish();  // of nothing
 }
 
+TEST_CASE_FIXTURE(Reducing,
+                  "it follows the default stream, in which the program makes its arrays") {
+  for (const std::byte made : {std::byte{3}, std::byte{5}}) {
+    cuda.copies.launch(
+        [this, made] { cuda.copies.overwrite(blocks[1], std::vector(kNbytes, made)); });
+    GpuCombiner by(reducer, within(20));
+    begin(by, out);
+    by.finish();
+    CHECK(is(out, static_cast<std::byte>(5 + static_cast<int>(made))));
+  }
+}
+
 TEST_CASE_FIXTURE(Reducing, "a GPU that other work keeps busy ends the call") {
   cuda.copies.hangs = true;
   GpuCombiner by(reducer, within(0.01));
@@ -65,7 +77,7 @@ TEST_CASE_FIXTURE(Reducing, "a GPU that other work keeps busy ends the call") {
 
 TEST_CASE_FIXTURE(Reducing, "a launch that fails ends the call") {
   GpuCombiner by(reducer, within(20));
-  cuda.fail_at = cuda.calls + 2;  // after the context
+  cuda.fail_at = cuda.calls + 4;  // after the context, and the default stream's event
   CHECK_THROWS_AS(begin(by, out), CudaError);
   CHECK(cuda.failed == "launch_kernel");
 }
@@ -77,13 +89,16 @@ TEST_CASE_FIXTURE(Reducing, "more arrays than a kernel takes, and none, are refu
   CHECK_THROWS_AS(by.begin(kSum, at(out), none, 1), std::invalid_argument);
 }
 
-TEST_CASE("streams and kernels are given back") {
+TEST_CASE("streams, events and kernels are given back") {
   FakeCuda cuda;
+  const AllGivenBack given_back{cuda};
   {
     const gpu::Reducer reducer(gpu::Device::open(cuda.table(), 0));
     CHECK(cuda.copies.streams() > 0);
   }
-  CHECK(eventually([&] { return cuda.copies.streams() == 0 && cuda.modules == 0; }));
+  CHECK(eventually([&] {
+    return cuda.copies.streams() == 0 && cuda.copies.events() == 0 && cuda.modules == 0;
+  }));
 }
 
 }  // namespace
