@@ -64,7 +64,9 @@ def test_a_rank_that_is_over_joins_again_when_the_others_are(rank_threads):
     first.close()
     blocked = Attempt(worlds, rank_threads, [0], 2)
     blocked.stays_pending(0.2)
-    with pytest.raises(zh.PeerLost, match=r"rank 0: it has left, or its process \d+ on .* has ended"):
+    with pytest.raises(
+        zh.PeerLost, match=r"rank 0: it has left, or its process \d+ on .* has ended"
+    ):
         second.peer(0)
     second.close()
     [again] = blocked.value()
