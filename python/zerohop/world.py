@@ -327,7 +327,7 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
             )
 
     def _has_ended(self, seconds: float) -> bool:
-        """Once it is closed: waits so long for calls in progress. Returns whether there are none, for good."""
+        """Once it is closed: waits at most `seconds` for calls in progress. Returns whether all have ended."""
         return self._desk.join(seconds) and self._barrier.join()
 
     def __repr__(self) -> str:

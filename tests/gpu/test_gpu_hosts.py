@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 import zerohop as zh
+from support.link import until
 from zerohop import _core
 from zerohop._world.all_ranks import AllRanks
 from zerohop.collectives.lines import EAGER
@@ -168,12 +169,11 @@ def until_lost(link: Link, directory: Path, noted: Path) -> None:
 
 
 def test_a_rank_that_dies_ends_the_call(tmp_path):
-    noted, deadline = tmp_path / "seconds", time.monotonic() + 60
+    noted = tmp_path / "seconds"
     with Ranks(until_lost, 2, tmp_path, noted) as ranks:
         with pytest.raises(RankFailed, match="rank 1"):
             ranks.results()
-        while not noted.exists() and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(noted.exists, "rank 0 has seen the loss", 60)
     assert float(noted.read_text()) < 6
 
 

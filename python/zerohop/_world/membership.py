@@ -104,7 +104,7 @@ class Membership:
         raise NotImplementedError
 
     def let_go(self, join: Callable[[float], bool], deadline: Deadline) -> None:
-        """Ends close(). join: waits so long for calls in progress, and tells whether there are none, for good."""
+        """The last part of close(). join: waits at most so many seconds for calls in progress, and returns whether all have ended."""
         join(LAST)
 
     def _dial(self, rank: int, deadline: Deadline) -> _core.Peer:

@@ -138,7 +138,7 @@ class FarSeats:
         """Tells all that this rank is gone. Returns whether all know it by the deadline; call it again until they do."""
         self._over = True
         seats = list(self._used.values())
-        for seat in seats:  # all are told before any is waited for
+        for seat in seats:  # tells all before it waits for one
             seat.is_over(0.0)
         return all(seat.is_over(deadline.left) for seat in seats)
 

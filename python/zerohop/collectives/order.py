@@ -73,9 +73,12 @@ class Collective:
 
     def on_end(self, call: Callable[[], None]) -> None:
         """Calls it at the end, on any thread; at once if that has come."""
-        self._followers.append(call)
         if self._done:
+            return call()
+        self._followers.append(call)
+        if self._done:  # meanwhile
             self._call_followers()
+        return None
 
     def _call_followers(self) -> None:
         while self._followers:
@@ -220,7 +223,7 @@ class Order:
                 self._calls.release()
 
     def join(self, seconds: float) -> bool:
-        """For the end of the World: waits so long for calls in progress. Returns whether there are none, for good."""
+        """For the end of the World: waits at most `seconds` for calls in progress. Returns whether all have ended; then no call can begin any more."""
         deadline = Deadline(seconds)
         with self._lock:
             last = self._last
