@@ -48,10 +48,10 @@ def test_python_runs_on_while_large_data_is_posted_and_awaited(remote):
     with remote(keep) as s, Counter() as counter:
         target = s.keeper.array("empty", np.zeros(64 << 20, np.uint8))
         memory = s.ep.empty(64 << 20)
-        before = counter.count
-        for _ in range(4):
+        before, writes = counter.count, 4
+        for _ in range(writes):
             s.peer.write(memory, target.remote).wait()
-        assert counter.count - before > 50
+        assert counter.count - before > 5 * writes  # between calls it gets one turn at most
 
 
 def answer(ep, peer, link):

@@ -16,7 +16,7 @@ import numpy as np
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.notifications import Slots
-from zerohop.errors import Error, PeerLost, ProtocolError, TransferTimeout
+from zerohop.errors import Error, PeerLost, ProtocolError, TransferTimeout, VerbsError
 
 if TYPE_CHECKING:
     from zerohop._world.holdings import Holdings
@@ -28,6 +28,7 @@ _HAS_LEFT = 12  # its offset
 _CAME, _GONE = 1, 2  # of a rank that uses the seat
 _ONE = np.ones(1, np.uint8)
 _SLOTS = 65536  # of a board
+_REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
 _LOOK = 0.5  # seconds to see whether a rank has left
 
 
@@ -91,9 +92,12 @@ class FarSeat:
             if self._gone is not None:
                 self._gone.wait(seconds)
                 return True
-        except Error:
-            if self._gone is not None and self._gone.done:
-                self._gone = None
+        except TransferTimeout:
+            pass  # it is under way
+        except Error as error:
+            if isinstance(error, VerbsError) and error.code == _REMOTE_ACCESS:
+                return True  # the seat is closed: an earlier note arrived, though it seemed to fail
+            self._gone = None
         return not self._peer.alive
 
     def _note(self, value: int) -> _core.Transfer:
