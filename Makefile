@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PRE_COMMIT_HOME := $(CURDIR)/build/pre-commit
 # The package is built in one lasting folder, so that a changed source costs an incremental build.
 export SKBUILD_BUILD_DIR := build/python
-export SKBUILD_CMAKE_DEFINE := ZEROHOP_WERROR=ON
+export SKBUILD_CMAKE_DEFINE := ZEROHOP_WERROR=ON$(GPUS:%=;ZEROHOP_GPUS=%)
 
 PRESETS ?= release asan tsan
 SOURCES := pyproject.toml CMakeLists.txt \
