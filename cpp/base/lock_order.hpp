@@ -30,7 +30,6 @@ enum class Rank : unsigned char {
 
   // GPU work: first what enqueues it into streams, then what polls its results.
   captured_waits,
-  gpu_board,
   gpu_notifier,
   gpu_copies_submission,
   gpu_group_entries,

@@ -112,6 +112,8 @@ constexpr CudaResult kCudaSuccess = 0;
   X(host_free, cuMemFreeHost, 2000, (void* address))                                               \
   X(host_register, cuMemHostRegister, 6050, (void* address, std::size_t nbytes, unsigned flags))   \
   X(host_unregister, cuMemHostUnregister, 4000, (void* address))                                   \
+  X(host_get_address, cuMemHostGetDevicePointer, 3020,                                             \
+    (CudaAddress * on_gpu, void* on_host, unsigned flags))                                         \
   X(copy_to_host, cuMemcpyDtoHAsync, 3020,                                                         \
     (void* to, CudaAddress from, std::size_t nbytes, CudaStream stream))                           \
   X(copy_to_device, cuMemcpyHtoDAsync, 3020,                                                       \

@@ -18,7 +18,7 @@ Mlx5dvLibrary load_mlx5dv(const char* soname) {
 #define ZEROHOP_MLX5DV_INSIST(member, symbol, version, result, parameters)     \
   if (mlx5dv->member == nullptr) {                                             \
     return {nullptr, std::string(soname) + " lacks " #symbol "@" version       \
-                                           ": install rdma-core 15 or newer"}; \
+                                           ": install rdma-core 22 or newer"}; \
   }
   ZEROHOP_MLX5DV_REQUIRED(ZEROHOP_MLX5DV_FILL)
   ZEROHOP_MLX5DV_REQUIRED(ZEROHOP_MLX5DV_INSIST)

@@ -20,8 +20,9 @@ constexpr int kMlx5DataDirect = 1;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT
 
 // X(member, symbol, version, result, parameters). init_obj exists in two versions with different
 // structures (MLX5_1.0 and 1.2); the header declares 1.2.
-#define ZEROHOP_MLX5DV_REQUIRED(X) \
-  X(init_obj, mlx5dv_init_obj, "MLX5_1.2", int, (mlx5dv_obj * objects, std::uint64_t types))
+#define ZEROHOP_MLX5DV_REQUIRED(X)                                                           \
+  X(init_obj, mlx5dv_init_obj, "MLX5_1.2", int, (mlx5dv_obj * objects, std::uint64_t types)) \
+  X(is_supported, mlx5dv_is_supported, "MLX5_1.8", bool, (ibv_device * device))
 
 // A missing optional symbol leaves a null member. Those of Data Direct appeared together.
 #define ZEROHOP_MLX5DV_OPTIONAL(X)                                                          \

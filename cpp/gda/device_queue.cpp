@@ -32,7 +32,7 @@ OpenedWay open(const QueueArrays& arrays, const DeviceQueue::Options& options,
       not_mapped = error.what();
     }
   }
-  return open_proxy(arrays, options.timeout, not_mapped);
+  return open_proxy(arrays, options.timeout, not_mapped, deadline);
 }
 
 std::size_t claims_nbytes(const OpenedWay& way) {
@@ -70,8 +70,8 @@ const char* DeviceQueue::way() const noexcept {
 
 std::string DeviceQueue::error() const {
   if (way_.proxy) return way_.proxy->error();
-  if (!way_.direct || !way_.direct->in_error()) return "";
-  return "the queue pair that kernels drive is in error: an entry was refused, or the peer is lost";
+  const std::string failure = way_.direct ? way_.direct->failure() : "";
+  return failure.empty() ? "" : "the queue pair that kernels drive is in error: " + failure;
 }
 
 std::uint64_t DeviceQueue::address() const noexcept {

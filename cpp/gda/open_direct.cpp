@@ -1,13 +1,7 @@
-#include <unistd.h>
-
-#include <algorithm>
-#include <span>
 #include <utility>
-#include <vector>
 
 #include "gda/address.hpp"
 #include "gda/opened_way.hpp"
-#include "gpu/registered_pages.hpp"
 
 namespace zerohop::gda {
 
@@ -29,55 +23,28 @@ device::RingWay describe(const engine::DirectReach& reach) {
   way.local_key = reach.local_key;
   way.remote_key = reach.remote_key;
   way.notes_key = reach.slots_key;
+  way.flushes = reach.flushes ? 1 : 0;
   return way;
 }
 
 namespace {
 
-// The whole pages that cover those ranges, each once.
-std::vector<Extent> whole_pages(std::vector<Extent> ranges) {
-  const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  for (Extent& range : ranges) {
-    range = {range.begin / page * page, (range.end + page - 1) / page * page};
-  }
-  std::ranges::sort(ranges, {}, &Extent::begin);
-  std::vector<Extent> merged;
-  for (const Extent& range : ranges) {
-    if (!merged.empty() && range.begin < merged.back().end) {
-      merged.back().end = std::max(merged.back().end, range.end);
-    } else {
-      merged.push_back(range);
-    }
-  }
-  return merged;
-}
-
-void map_pages(OpenedWay& opened, const std::vector<Extent>& ranges, gpu::PageKind kind) {
-  for (const Extent& pages : whole_pages(ranges)) {
-    opened.kept.push_back(std::make_shared<const gpu::RegisteredPages>(
-        opened.device, opened.direct, reinterpret_cast<void*>(pages.begin), pages.end - pages.begin,
-        "the rings of a queue pair", kind));
-  }
-}
-
-// The doorbell register of an adapter is I/O memory.
-void map_rings(OpenedWay& opened) {
+// Rings of several queues may share pages: records of doorbells do, and registers.
+void map_rings(OpenedWay& opened, const Deadline& deadline) {
   constexpr std::uint64_t kBlock = device::mlx5::kBlockBytes;
-  const device::SendRing& ring = opened.ring->ring;
-  const auto range = [](std::uint64_t begin, std::uint64_t nbytes) {
-    return Extent{begin, begin + nbytes};
+  device::SendRing& ring = opened.ring->ring;
+  const auto map = [&](std::uint64_t begin, std::uint64_t nbytes, gpu::PageUse use) {
+    map_pages(opened, opened.direct, {begin, begin + nbytes}, use, deadline);
   };
-  std::vector<Extent> memory = {
-      range(ring.entries, ring.blocks * kBlock), range(ring.record, sizeof(std::uint32_t)),
-      range(ring.completions, ring.places * kBlock), range(ring.consumed, sizeof(std::uint32_t)),
-      range(opened.ring->results, ring.blocks * sizeof(std::uint64_t))};
-  const Extent doorbell = range(ring.doorbell, sizeof(std::uint64_t));
-  if (opened.direct->software()) {
-    memory.push_back(doorbell);
-  } else {
-    map_pages(opened, {doorbell}, gpu::PageKind::registers);
-  }
-  map_pages(opened, memory, gpu::PageKind::memory);
+  map(ring.entries, ring.blocks * kBlock, gpu::PageUse::write);
+  map(ring.record, sizeof(std::uint32_t), gpu::PageUse::write);
+  map(ring.completions, ring.places * kBlock, gpu::PageUse::write);
+  map(ring.consumed, sizeof(std::uint32_t), gpu::PageUse::write);
+  map(opened.ring->results, (ring.blocks + 1) * sizeof(std::uint64_t), gpu::PageUse::write);
+  // That of an adapter is no memory, and the GPU may have another address for it.
+  const bool memory = opened.direct->software();
+  map(ring.doorbell, sizeof(std::uint64_t), memory ? gpu::PageUse::write : gpu::PageUse::registers);
+  if (!memory) ring.doorbell = gpu::address_on(*opened.device, ring.doorbell);
 }
 
 std::shared_ptr<const engine::Route> direct_route(const engine::Route& by_device) {
@@ -103,7 +70,7 @@ OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& ti
   opened.ring->patience =
       static_cast<std::uint64_t>(timeout.value_or(arrays.endpoint.timeout()) * 1e9);
   opened.kept = {reach.target, reach.queue_pair, reach.entries.local};
-  map_rings(opened);
+  map_rings(opened, deadline);
   return opened;
 }
 

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "engine/notify/board.hpp"
+#include "gda/address.hpp"
 #include "gda/opened_way.hpp"
-#include "gpu/registered_pages.hpp"
 
 namespace zerohop::gda {
 namespace {
@@ -17,14 +17,21 @@ std::shared_ptr<const engine::Route> proxy_route(const engine::Route& by_device,
   return std::make_shared<const engine::Route>(std::move(route));
 }
 
-void map_ring(OpenedWay& opened) {
+void map_ring(OpenedWay& opened, const Deadline& deadline) {
   for (const std::span<std::byte> pages : opened.proxy->ring().pages()) {
-    opened.kept.push_back(std::make_shared<const gpu::RegisteredPages>(
-        opened.device, opened.proxy, pages.data(), pages.size(), "the ring of a device queue"));
+    const std::uint64_t begin = address_of(pages.data());
+    map_pages(opened, opened.proxy, {begin, begin + pages.size()}, gpu::PageUse::write, deadline);
   }
 }
 
 }  // namespace
+
+void map_pages(OpenedWay& opened, std::shared_ptr<const void> owner, const Extent& extent,
+               gpu::PageUse use, const Deadline& deadline) {
+  auto pages = std::make_shared<gpu::HostPages>(extent, std::move(owner), use);
+  pages->reach_all(opened.device, deadline);
+  opened.kept.push_back(std::move(pages));
+}
 
 void check_on_gpu(const engine::Memory& local) {
   if (!local.on_host()) return;
@@ -45,7 +52,7 @@ device::Queue make_ring_queue(const QueueArrays& arrays, const engine::EntryReac
 }
 
 OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
-                     const std::string& not_mapped) {
+                     const std::string& not_mapped, const Deadline& deadline) {
   const auto& [endpoint, peer, local, remote] = arrays;
   check_on_gpu(local);
   const engine::EntryReach reach = peer->kernels().entries({&local, &remote});
@@ -60,7 +67,7 @@ OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& tim
                                               .remote = remote,
                                               .values = endpoint.empty({{kValues}}, DType{})});
   opened.kept = {opened.proxy, reach.local};
-  map_ring(opened);
+  map_ring(opened, deadline);
   opened.ring = opened.proxy->ring().describe();
   opened.ring->patience = static_cast<std::uint64_t>(timeout.value_or(endpoint.timeout()) * 1e9);
   return opened;

@@ -9,6 +9,7 @@
 #include "engine/path/gpu/kernel_reach.hpp"
 #include "gda/device_value.hpp"
 #include "gda/proxy.hpp"
+#include "gpu/host_pages.hpp"
 #include "zerohop/ring_way.h"
 #include "zerohop/types.h"
 
@@ -40,8 +41,11 @@ OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
 OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,
                       const Deadline& deadline);
 OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
-                     const std::string& not_mapped);
+                     const std::string& not_mapped, const Deadline& deadline);
 
+// Lets the GPU access what `owner` keeps mapped. Throws RouteUnavailable.
+void map_pages(OpenedWay& opened, std::shared_ptr<const void> owner, const Extent& extent,
+               gpu::PageUse use, const Deadline& deadline);
 // A ring's queue, without the addresses of the Peer's board.
 device::Queue make_ring_queue(const QueueArrays& arrays, const engine::EntryReach& reach);
 // With host addresses; without the ring's state, the claims and the patience.

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "driver/cuda_call.hpp"
+#include "gpu/device_guard.hpp"
 
 namespace zerohop::gpu {
 
@@ -20,7 +22,9 @@ std::vector<Extent> HostPages::reach(const std::shared_ptr<const Device>& device
     throw RouteUnavailable(std::string("the host's memory is not page-locked yet: ") + late.what());
   } catch (const Error& error) {
     const std::string reason =
-        "the host's memory cannot be page-locked for " + device->facts().device_name() + ": ";
+        (use_ == PageUse::registers ? "the doorbell registers cannot be mapped for "
+                                    : "the host's memory cannot be page-locked for ") +
+        device->facts().device_name() + ": ";
     refusal_.set(reason + error.what());
     throw RouteUnavailable(reason + error.what(), error.code());
   }
@@ -38,12 +42,20 @@ Extent HostPages::reach_at(std::uint64_t address, const std::shared_ptr<const De
     }
   }
   auto found = PageLock::around(
-      address, {.device = device, .owner = owner_, .whole = whole_, .may_be_read_only = !writable_},
-      deadline);
+      address, {.device = device, .owner = owner_, .whole = whole_, .use = use_}, deadline);
   if (!found.lock) return found.extent;
   const std::lock_guard lock(mutex_);
   locks_.try_emplace(found.extent.begin, std::move(found.lock));
   return found.extent;
+}
+
+std::uint64_t address_on(const Device& device, std::uint64_t address) {
+  const DeviceGuard guard(device);
+  driver::CudaAddress on_gpu = 0;
+  driver::check_cuda(device.cuda(),
+                     device.cuda().host_get_address(&on_gpu, reinterpret_cast<void*>(address), 0),
+                     "cuMemHostGetDevicePointer");
+  return on_gpu;
 }
 
 }  // namespace zerohop::gpu

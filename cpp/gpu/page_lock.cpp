@@ -56,19 +56,42 @@ std::uint64_t end_by_program(const driver::Cuda& cuda, std::uint64_t address, st
   throw RouteUnavailable("the driver does not say how far the program has page-locked it");
 }
 
+constexpr const char* kHowToMapRegisters =
+    "; GPUs write to registers of an adapter if the module nvidia is loaded with the option "
+    "NVreg_RegistryDwords=\"PeerMappingOverride=1;\" (in /etc/modprobe.d, then update-initramfs "
+    "and "
+    "a reboot), and if no IOMMU translates between the two (kernel parameter iommu=pt)";
+
+void map_registers(const driver::Cuda& cuda, void* begin, std::size_t nbytes) {
+  try {
+    driver::check_cuda(
+        cuda,
+        cuda.host_register(begin, nbytes,
+                           driver::kCudaRegisterPortable | driver::kCudaRegisterMapped |
+                               driver::kCudaRegisterIoMemory),
+        "cuMemHostRegister");
+  } catch (const CudaError& error) {
+    throw CudaError(std::string(error.what()) + kHowToMapRegisters, error.code());
+  }
+}
+
 // Returns whether the pages are read-only.
-bool lock_pages(const Device& device, const Extent& pages, bool may_be_read_only) {
+bool lock_pages(const Device& device, const Extent& pages, PageUse use) {
   const driver::Cuda& cuda = device.cuda();
   void* const begin = reinterpret_cast<void*>(pages.begin);
   const std::uint64_t nbytes = pages.end - pages.begin;
   constexpr unsigned flags = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
+  if (use == PageUse::registers) {
+    map_registers(cuda, begin, nbytes);
+    return false;
+  }
   const driver::CudaResult result = cuda.host_register(begin, nbytes, flags);
   if (result == driver::kCudaErrorAlreadyRegistered) {
     throw RouteUnavailable(
         "the program has page-locked a part of those pages (cudaHostRegister): have it lock all "
         "of the array");
   }
-  const bool again = result != driver::kCudaSuccess && may_be_read_only;
+  const bool again = result != driver::kCudaSuccess && use == PageUse::read;
   if (again && cuda.host_register(begin, nbytes, flags | driver::kCudaRegisterReadOnly) ==
                    driver::kCudaSuccess) {
     return true;
@@ -105,7 +128,7 @@ class PageLock::Registry {
       Entry* const known = find(address);
       if (known == nullptr) return make(address, wish);
       if (known->state == Entry::State::there) {
-        if (known->read_only && !wish.may_be_read_only) {
+        if (known->read_only && wish.use != PageUse::read) {
           throw RouteUnavailable("its pages are page-locked to be read only");
         }
         ++known->users;
@@ -204,7 +227,7 @@ PageLock::Found PageLock::around(std::uint64_t address, const Wish& wish,
         registry.remove(entry);
         return {.lock = nullptr, .extent = {address, std::min(end, wish.whole.end)}};
       }
-      registry.begun(entry, lock_pages(*wish.device, entry.extent, wish.may_be_read_only));
+      registry.begun(entry, lock_pages(*wish.device, entry.extent, wish.use));
     }
   } catch (...) {
     registry.remove(entry);

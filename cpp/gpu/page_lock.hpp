@@ -1,4 +1,5 @@
-// Page-locked host memory, which copy engines and kernels can access.
+// Page-locked host memory, which copy engines and kernels can access; doorbell registers of
+// adapters, too.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,9 @@
 
 namespace zerohop::gpu {
 
+// What GPUs do with pages. registers: they write to those of a PCIe device, which are no memory.
+enum class PageUse { read, write, registers };
+
 // The driver locks each page once, and small arrays share pages: so locks are process-wide, found
 // by address, and shared by all who need the pages.
 class PageLock {
@@ -18,7 +22,7 @@ class PageLock {
     std::shared_ptr<const Device> device;  // any GPU with the same addressing can access the pages
     std::shared_ptr<const void> owner;     // keeps `whole` mapped
     Extent whole;
-    bool may_be_read_only = false;  // GPUs do not write there
+    PageUse use = PageUse::write;
   };
   // What GPUs can access around an address, at the CPU's address; copies must stay inside.
   struct Found {

@@ -6,36 +6,18 @@
 #include <bit>
 #include <cstddef>
 
+#include "driver/mlx5_syndromes.hpp"
+
 namespace zerohop::softhca {
 namespace {
 
 constexpr unsigned kOpcodeShift = 4;  // of op_own
 constexpr unsigned kSendOpcodeShift = 24;
-constexpr std::uint8_t kOtherSyndrome = 0xff;  // read as IBV_WC_GENERAL_ERR
 
 static_assert(sizeof(mlx5_err_cqe) == sizeof(mlx5_cqe64) &&
               offsetof(mlx5_err_cqe, op_own) == offsetof(mlx5_cqe64, op_own));
 
 bool is_receive(const ibv_wc& completion) { return (completion.opcode & IBV_WC_RECV) != 0; }
-
-std::uint8_t syndrome(ibv_wc_status status) {
-  switch (status) {
-    case IBV_WC_LOC_LEN_ERR: return MLX5_CQE_SYNDROME_LOCAL_LENGTH_ERR;
-    case IBV_WC_LOC_QP_OP_ERR: return MLX5_CQE_SYNDROME_LOCAL_QP_OP_ERR;
-    case IBV_WC_LOC_PROT_ERR: return MLX5_CQE_SYNDROME_LOCAL_PROT_ERR;
-    case IBV_WC_WR_FLUSH_ERR: return MLX5_CQE_SYNDROME_WR_FLUSH_ERR;
-    case IBV_WC_MW_BIND_ERR: return MLX5_CQE_SYNDROME_MW_BIND_ERR;
-    case IBV_WC_BAD_RESP_ERR: return MLX5_CQE_SYNDROME_BAD_RESP_ERR;
-    case IBV_WC_LOC_ACCESS_ERR: return MLX5_CQE_SYNDROME_LOCAL_ACCESS_ERR;
-    case IBV_WC_REM_INV_REQ_ERR: return MLX5_CQE_SYNDROME_REMOTE_INVAL_REQ_ERR;
-    case IBV_WC_REM_ACCESS_ERR: return MLX5_CQE_SYNDROME_REMOTE_ACCESS_ERR;
-    case IBV_WC_REM_OP_ERR: return MLX5_CQE_SYNDROME_REMOTE_OP_ERR;
-    case IBV_WC_RETRY_EXC_ERR: return MLX5_CQE_SYNDROME_TRANSPORT_RETRY_EXC_ERR;
-    case IBV_WC_RNR_RETRY_EXC_ERR: return MLX5_CQE_SYNDROME_RNR_RETRY_EXC_ERR;
-    case IBV_WC_REM_ABORT_ERR: return MLX5_CQE_SYNDROME_REMOTE_ABORTED_ERR;
-    default: return kOtherSyndrome;
-  }
-}
 
 std::uint32_t send_opcode(ibv_wc_opcode opcode) {
   switch (opcode) {
@@ -65,7 +47,7 @@ std::uint8_t opcode_of(const ibv_wc& completion) {
 
 mlx5_cqe64 encode_error(const ibv_wc& completion, std::uint16_t counter) {
   mlx5_err_cqe entry{};
-  entry.syndrome = syndrome(completion.status);
+  entry.syndrome = driver::syndrome_of_status(completion.status);
   entry.vendor_err_synd = static_cast<std::uint8_t>(std::min(completion.vendor_err, 0xffu));
   entry.s_wqe_opcode_qpn = opcode_and_number(completion);
   entry.wqe_counter = htobe16(counter);

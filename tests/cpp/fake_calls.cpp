@@ -49,12 +49,17 @@ CudaResult host_register(void* pages, std::size_t nbytes, unsigned flags) {
   ++fake().registrations;
   if (fake().refuses_registration) return fake().error;
   constexpr unsigned wanted = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
+  constexpr unsigned one_of = driver::kCudaRegisterReadOnly | driver::kCudaRegisterIoMemory;
   const bool read_only = (flags & driver::kCudaRegisterReadOnly) != 0;
-  return (flags & ~driver::kCudaRegisterReadOnly) == wanted
+  return (flags & ~one_of) == wanted && (flags & one_of) != one_of
              ? fake().copies.register_pages(pages, nbytes, read_only)
              : kCudaErrorInvalidValue;
 }
 CudaResult host_unregister(void* pages) { return fake().copies.unregister_pages(pages); }
+CudaResult host_get_address(CudaAddress* on_gpu, void* on_host, unsigned) {
+  *on_gpu = reinterpret_cast<CudaAddress>(on_host) + fake().registered_elsewhere;
+  return fake().copies.is_locked(on_host) ? kCudaSuccess : kCudaErrorInvalidValue;
+}
 CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream) {
   if (fake().fails("copy_to_host")) return fake().error;
   return !FakeCuda::has_context() ? kCudaErrorInvalidContext

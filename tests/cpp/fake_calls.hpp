@@ -17,6 +17,7 @@ CudaResult host_allocate(void** pages, std::size_t nbytes, unsigned flags);
 CudaResult host_free(void* pages);
 CudaResult host_register(void* pages, std::size_t nbytes, unsigned flags);
 CudaResult host_unregister(void* pages);
+CudaResult host_get_address(CudaAddress* on_gpu, void* on_host, unsigned flags);
 CudaResult copy_to_host(void* to, CudaAddress from, std::size_t nbytes, void* stream);
 CudaResult copy_to_device(CudaAddress to, const void* from, std::size_t nbytes, void* stream);
 CudaResult stream_create(void** stream, unsigned flags);

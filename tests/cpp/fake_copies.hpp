@@ -95,6 +95,7 @@ class FakeCopies {
   driver::CudaResult replayed_wait(const gpu::ReplayedWait& wait, void* stream);
   driver::CudaResult register_pages(void* begin, std::size_t nbytes, bool read_only = false);
   driver::CudaResult unregister_pages(void* begin);
+  bool is_locked(const void* address) const;
   driver::CudaResult record(void* event, void* stream);
   driver::CudaResult query(void* event);
   driver::CudaResult copy(std::uint64_t to, std::uint64_t from, std::size_t nbytes, void* stream);

@@ -39,10 +39,11 @@ class FakeCuda {
   bool refuses_peers = false;                      // to enable peer access
   std::atomic<bool> refuses_registration = false;  // of host pages, with `error`
   std::atomic<int> registrations = 0;              // of host pages, attempted
-  bool native_atomics = true;                      // between GPUs
-  static constexpr int kGreatestPriority = -5;     // an H200's
-  std::atomic<int> urgent_streams{0};              // created with it
-  std::map<int, int> attributes;                   // of the GPU
+  std::uint64_t registered_elsewhere = 0;       // the GPU's addresses of such pages minus the CPU's
+  bool native_atomics = true;                   // between GPUs
+  static constexpr int kGreatestPriority = -5;  // an H200's
+  std::atomic<int> urgent_streams{0};           // created with it
+  std::map<int, int> attributes;                // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
   std::atomic<bool> exports_hang{false};                   // those of cuIpcGetMemHandle

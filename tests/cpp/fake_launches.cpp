@@ -62,6 +62,11 @@ CudaResult FakeCopies::unregister_pages(void* begin) {
                                                                         : kCudaErrorInvalidValue;
 }
 
+bool FakeCopies::is_locked(const void* address) const {
+  const std::lock_guard guard(mutex_);
+  return is_registered(reinterpret_cast<std::uint64_t>(address));
+}
+
 bool FakeCopies::is_registered(std::uint64_t address) const {
   const auto after = registered_.upper_bound(address);
   return after != registered_.begin() && address < std::prev(after)->second.end;

@@ -27,6 +27,7 @@ using driver::kCudaErrorNotReady;
 using driver::kCudaSuccess;
 using gpu::HostPages;
 using gpu::PageLock;
+using gpu::PageUse;
 
 // --- slots ---
 
@@ -287,7 +288,7 @@ bool is(const std::vector<Extent>& found,
 }
 
 TEST_CASE_FIXTURE(Pages, "a block at a time is locked, where it is used") {
-  HostPages pages({kBase + 10, kBase + 3 * kBlock + 10}, nullptr, true);
+  HostPages pages({kBase + 10, kBase + 3 * kBlock + 10}, nullptr, PageUse::write);
   CHECK(is(reach(pages, 100, 200), {{0, kBlock}}));
   CHECK(is(reach(pages, kBlock - 1, kBlock + 1), {{0, kBlock}, {kBlock, 2 * kBlock}}));
   CHECK(is(reach(pages, 3 * kBlock + 5, 3 * kBlock + 10), {{3 * kBlock, 3 * kBlock + kPage}}));
@@ -295,23 +296,60 @@ TEST_CASE_FIXTURE(Pages, "a block at a time is locked, where it is used") {
   CHECK(cuda.registrations == 3);
 }
 
+TEST_CASE_FIXTURE(Pages, "registers of two queues share a page") {
+  {
+    HostPages first({kBase, kBase + 8}, nullptr, PageUse::registers);
+    HostPages second({kBase + kPage / 2, kBase + kPage / 2 + 8}, nullptr, PageUse::registers);
+    CHECK(is(reach(first, 0, 8), {{0, kPage}}));
+    CHECK(is(reach(second, kPage / 2, kPage / 2 + 8), {{0, kPage}}));
+    CHECK(cuda.registrations == 1);
+  }
+  // Opened at once: the first may still be being unmapped.
+  HostPages third({kBase + 64, kBase + 72}, nullptr, PageUse::registers);
+  CHECK(is(reach(third, 64, 72), {{0, kPage}}));
+}
+
+TEST_CASE_FIXTURE(Pages, "registers have the address that the driver says") {
+  HostPages registers({kBase, kBase + 8}, nullptr, PageUse::registers);
+  registers.reach_all(device, soon());
+  CHECK(gpu::address_on(*device, kBase + 4) == kBase + 4);
+  cuda.registered_elsewhere = std::uint64_t{1} << 40;
+  CHECK(gpu::address_on(*device, kBase + 4) == kBase + 4 + cuda.registered_elsewhere);
+  CHECK_THROWS_AS(gpu::address_on(*device, kBase + kPage), CudaError);
+}
+
+TEST_CASE_FIXTURE(Pages, "a driver that does not map registers is told what allows it") {
+  cuda.refuses_registration = true;
+  cuda.error = driver::kCudaErrorNotSupported;
+  HostPages registers({kBase, kBase + 8}, nullptr, PageUse::registers);
+  std::string reason;
+  try {
+    registers.reach_all(device, soon());
+  } catch (const RouteUnavailable& error) {
+    reason = error.what();
+  }
+  for (const char* part : {"doorbell registers", "PeerMappingOverride=1", "iommu=pt", "nvidia"}) {
+    CHECK(contains(reason, part));
+  }
+}
+
 TEST_CASE_FIXTURE(Pages, "what others have locked in between is used as well") {
-  HostPages middle({kBase + 2 * kPage + 1, kBase + 2 * kPage + 2}, nullptr, true);
+  HostPages middle({kBase + 2 * kPage + 1, kBase + 2 * kPage + 2}, nullptr, PageUse::write);
   CHECK(is(reach(middle, 2 * kPage + 1, 2 * kPage + 2), {{2 * kPage, 3 * kPage}}));
-  HostPages all({kBase, kBase + 5 * kPage}, nullptr, true);
+  HostPages all({kBase, kBase + 5 * kPage}, nullptr, PageUse::write);
   CHECK(is(reach(all, 1, 5 * kPage),
            {{0, 2 * kPage}, {2 * kPage, 3 * kPage}, {3 * kPage, 5 * kPage}}));
 }
 
 TEST_CASE_FIXTURE(Pages, "no more is locked than half of the memory") {
   const auto half = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * kPage / 2;
-  HostPages pages({kBase, kBase + half + 2 * kBlock}, nullptr, true);
+  HostPages pages({kBase, kBase + half + 2 * kBlock}, nullptr, PageUse::write);
   CHECK_THROWS_WITH_AS(reach(pages, 0, half + 2 * kBlock),
                        doctest::Contains("more than half of this host's memory"), RouteUnavailable);
   CHECK(PageLock::all_nbytes() <= half);
   CHECK(PageLock::all_nbytes() + kBlock > half);
   CHECK_THROWS_AS(reach(pages, 0, 1), RouteUnavailable);  // for a while
-  HostPages other({kBase, kBase + half}, nullptr, true);
+  HostPages other({kBase, kBase + half}, nullptr, PageUse::write);
   CHECK(is(reach(other, 0, 1), {{0, kBlock}}));
 }
 
@@ -320,7 +358,7 @@ TEST_CASE_FIXTURE(Pages, "released pages are locked again, and their owner stays
   for (int i = 0; i < 200; ++i) {
     ++owners;
     std::shared_ptr<void> owner(nullptr, [&](void*) { --owners; });
-    HostPages pages({kBase, kBase + 10}, std::move(owner), true);
+    HostPages pages({kBase, kBase + 10}, std::move(owner), PageUse::write);
     CHECK(is(reach(pages, 0, 10), {{0, kPage}}));
     CHECK(cuda.copies.registered().contains(kBase));
   }
@@ -335,7 +373,7 @@ TEST_CASE_FIXTURE(Pages, "threads lock and release the same pages") {
     threads.emplace_back([&, t] {
       for (std::uint64_t i = 0; i < 100; ++i) {
         const std::uint64_t begin = (i + t) % 3 * kPage;
-        HostPages pages({kBase + begin, kBase + begin + 2 * kPage}, nullptr, true);
+        HostPages pages({kBase + begin, kBase + begin + 2 * kPage}, nullptr, PageUse::write);
         const auto found = reach(pages, begin, begin + 2 * kPage);
         const auto locked = cuda.copies.registered();
         for (const Extent& extent : found) {
@@ -350,7 +388,7 @@ TEST_CASE_FIXTURE(Pages, "threads lock and release the same pages") {
 }
 
 TEST_CASE_FIXTURE(Pages, "a failure leaves no lock, and is remembered for a while") {
-  HostPages pages({kBase, kBase + 10}, nullptr, true);
+  HostPages pages({kBase, kBase + 10}, nullptr, PageUse::write);
   cuda.refuses_registration = true;
   cuda.error = 2;
   CHECK_THROWS_WITH_AS(
@@ -360,7 +398,7 @@ TEST_CASE_FIXTURE(Pages, "a failure leaves no lock, and is remembered for a whil
   CHECK(PageLock::all_nbytes() == 0);
   cuda.refuses_registration = false;
   CHECK_THROWS_AS(reach(pages, 0, 10), RouteUnavailable);
-  HostPages again({kBase, kBase + 10}, nullptr, true);
+  HostPages again({kBase, kBase + 10}, nullptr, PageUse::write);
   CHECK(is(reach(again, 0, 10), {{0, kPage}}));
 }
 

@@ -1,4 +1,5 @@
 // What kernels receive, and when it is released.
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <thread>
@@ -218,7 +219,39 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
     if (status == device::Status::ok) status = ring.calls.wait(ticket, ring.way.patience);
   }
   CHECK(status == device::Status::failed);
-  CHECK(contains(made->error(), "in error"));
+  CHECK(contains(made->error(), "in error: "));
+}
+
+TEST_CASE_FIXTURE(Queues, "between data on a GPU and a notification in host memory stands a read") {
+  const Memory host = right.empty({{100}}, kByte);
+  const std::array<const Memory*, 2> targets{&theirs, &host};
+  for (const Memory* target : targets) {
+    const auto made = queue_to(target->remote(), {.way = gda::WantedWay::direct});
+    const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+    device::Ticket ticket;
+    REQUIRE(ring.calls.put_notify(0, 0, 100, 4, 7, ticket) == device::Status::ok);
+    CHECK(right.wait_notify(4, 1, true, soon()).second == 7);
+    const auto* const blocks = reinterpret_cast<const device::mlx5::Block*>(ring.way.ring.entries);
+    const auto opcode = [&](int i) { return device::mlx5::swapped(blocks[i].words[0]) & 0xff; };
+    const auto flags = [&](int i) { return device::mlx5::swapped(blocks[i].words[2]); };
+    CHECK(opcode(0) == device::mlx5::kWrite);
+    const int note = target == &theirs ? 2 : 1;
+    if (note == 2) CHECK(opcode(1) == device::mlx5::kRead);
+    CHECK(opcode(note) == device::mlx5::kWrite);
+    const unsigned order = note == 2 ? device::mlx5::kFence : device::mlx5::kStrongOrder;
+    CHECK((flags(note) & (7u << 5)) == order);
+  }
+}
+
+TEST_CASE_FIXTURE(Queues, "a queue pair in error says which entry was refused, and why") {
+  auto host = std::make_unique<Memory>(right.empty({{100}}, kByte));
+  const auto made = queue_to(host->remote(), {.way = gda::WantedWay::direct});
+  const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  host.reset();
+  device::Ticket ticket;
+  REQUIRE(ring.calls.put(0, 0, 100, ticket) == device::Status::ok);
+  CHECK(ring.calls.wait(ticket, ring.way.patience) == device::Status::failed);
+  CHECK(contains(made->error(), "IBV_WC_REM_ACCESS_ERR (syndrome 19"));  // 0x13
 }
 
 TEST_CASE_FIXTURE(Queues, "nor does what a GPU is to copy behind a kernel hold up the proxy") {

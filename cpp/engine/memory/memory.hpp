@@ -73,7 +73,8 @@ struct Registration {
                bool writable)
       : regions(std::move(r)),
         owner(std::move(o)),
-        pages(std::make_unique<gpu::HostPages>(host, owner, writable)) {}
+        pages(std::make_unique<gpu::HostPages>(
+            host, owner, writable ? gpu::PageUse::write : gpu::PageUse::read)) {}
   // Deregisters before the memory may be freed.
   ~Registration() { regions.reset(); }
   Registration(const Registration&) = delete;

@@ -46,12 +46,9 @@ DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
                            (reach.local_key == 0 ? "the local array" : "that array of the peer") +
                            ", so kernels cannot use it for that array");
   }
-  // Its slots are in host memory. PCIe does not order writes to two different places.
-  if (!peer_rail.served_by().software() && !remote.on_host()) {
-    throw RouteUnavailable("a notification could overtake the data in " + remote.device +
-                           " of the peer, as device " + peer_rail.served_by().name() +
-                           " writes them to two places: use the proxy, or memory of the host");
-  }
+  // Its slots are in host memory. PCIe does not order writes to two different places. All memory
+  // that is shared may be read.
+  reach.flushes = !remote.on_host() && remote.layout.nbytes() > 0;
   auto queue_pair = peer_rail.make_direct_queue_pair();
   const Questions<Answer>::Asked asked(questions_);
   const std::uint64_t request = asked.number();

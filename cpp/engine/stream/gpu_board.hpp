@@ -7,18 +7,16 @@
 #include <memory>
 #include <utility>
 
-#include "base/locks.hpp"
 #include "engine/notify/board.hpp"
 #include "engine/stream/note_mirrors.hpp"
-#include "gpu/registered_pages.hpp"
+#include "gpu/host_pages.hpp"
 
 namespace zerohop::engine {
 
 // Thread-safe.
 class GpuBoard {
  public:
-  GpuBoard(std::shared_ptr<Board> board, std::shared_ptr<NoteMirrors> mirrors)
-      : board_(std::move(board)), mirrors_(std::move(mirrors)) {}
+  GpuBoard(std::shared_ptr<Board> board, std::shared_ptr<NoteMirrors> mirrors);
 
   Board& board() const noexcept { return *board_; }
   NoteMirrors& mirrors() const noexcept { return *mirrors_; }
@@ -34,12 +32,9 @@ class GpuBoard {
   Reached reach(const std::shared_ptr<const gpu::Device>& device);
 
  private:
-  std::shared_ptr<const void> pages_of(const std::shared_ptr<const gpu::Device>& device);
-
   const std::shared_ptr<Board> board_;
   const std::shared_ptr<NoteMirrors> mirrors_;
-  Mutex<Rank::gpu_board> mutex_;                       // guards the next
-  std::shared_ptr<const gpu::RegisteredPages> pages_;  // of the board
+  const std::shared_ptr<gpu::HostPages> pages_;  // of the board
 };
 
 }  // namespace zerohop::engine

@@ -57,13 +57,16 @@ void GpuNotifier::enter(const std::shared_ptr<shm::LocalSession>& session,
                         const std::shared_ptr<const gpu::Device>& device) {
   board_ = {};
   board_.session = session;  // only once: another try would fail again
+  auto& pages = *reinterpret_cast<BoardPages*>(session->board());
+  const auto begin = reinterpret_cast<std::uintptr_t>(&pages);
+  const auto whole = std::make_shared<gpu::HostPages>(Extent{begin, begin + sizeof pages}, session,
+                                                      gpu::PageUse::write);
   try {
-    board_.pages = std::make_shared<const gpu::RegisteredPages>(
-        device, session, session->board(), sizeof(BoardPages), "a notification board");
+    whole->reach_all(device, Deadline::after(Deadline::Seconds{0}));  // nobody else locks them
   } catch (const Error&) {
     return;  // the CPU notifies once it sees that the GPU has copied
   }
-  auto& pages = *reinterpret_cast<BoardPages*>(session->board());
+  board_.pages = whole;
   board_.writer = next_writer(pages);
   board_.first = std::random_device()();
   board_.has_mirrors = settle_mirrors(pages.mirrors);

@@ -12,7 +12,7 @@
 #include "engine/path/gpu/gpu_reach.hpp"
 #include "engine/path/gpu/kernel_reach.hpp"
 #include "gpu/copy_stream.hpp"
-#include "gpu/registered_pages.hpp"
+#include "gpu/host_pages.hpp"
 
 namespace zerohop::engine {
 
@@ -22,7 +22,7 @@ class GpuNotifier {
   struct Place {
     gpu::CopyStream::Put put;  // slot 0: that GPU cannot put
     // Keep both until the note has been put.
-    std::shared_ptr<const gpu::RegisteredPages> pages{};
+    std::shared_ptr<const gpu::HostPages> pages{};
     GpuReach::Held mirror{};
   };
   // For a GPU to put `value` into a slot of the board mapped by `session`, which has been entered.
@@ -42,7 +42,7 @@ class GpuNotifier {
   // Stays the same for one session.
   struct Board {
     std::weak_ptr<shm::LocalSession> session;
-    std::shared_ptr<const gpu::RegisteredPages> pages;  // null: no GPU can access it
+    std::shared_ptr<const gpu::HostPages> pages;  // null: no GPU can access it
     bool has_mirrors = false;
     std::uint32_t writer = 0;
     std::uint32_t first = 0;  // start of each slot's count, random

@@ -13,7 +13,8 @@ std::shared_ptr<gpu::HostPages> HostMappings::pages(
   }
   const auto begin = reinterpret_cast<std::uint64_t>(mapping->pages->data());
   const Extent whole{begin, begin + mapping->pages->nbytes()};
-  auto fresh = std::make_shared<gpu::HostPages>(whole, mapping, mapping->writable);
+  auto fresh = std::make_shared<gpu::HostPages>(
+      whole, mapping, mapping->writable ? gpu::PageUse::write : gpu::PageUse::read);
   if (session.stands(*mapping)) all_[mapping->key] = {.mapping = mapping, .pages = fresh};
   return fresh;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "driver/mlx5dv.hpp"
@@ -30,11 +31,12 @@ class DirectQueuePair {
 
   const mlx5dv_qp& sends() const noexcept { return sends_; }
   const mlx5dv_cq& completions() const noexcept { return completions_; }
-  // Destination of the old values of atomics: one per block of the ring.
+  // Destination of the old values of atomics, one per block of the ring, and of a byte behind them.
   const softhca::RingMemory& results() const noexcept { return results_; }
   std::uint32_t results_key() const noexcept { return results_region_->lkey(); }
   bool software() const noexcept { return software_; }
-  bool in_error() const { return queue_pair_->state() == IBV_QPS_ERR; }
+  // Why it is in the error state; empty: it is not.
+  std::string failure() const;
 
  private:
   const bool software_;

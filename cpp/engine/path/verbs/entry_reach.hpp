@@ -27,6 +27,7 @@ struct DirectReach {
   std::uint32_t remote_key = 0;
   std::uint64_t slots = 0;  // address of slot 0 of the peer's board; its key follows
   std::uint32_t slots_key = 0;
+  bool flushes = false;  // a read stands between data and notification (zerohop/ring_way.h)
   std::shared_ptr<const void> target;  // keeps the other end alive
 };
 

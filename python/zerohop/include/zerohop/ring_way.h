@@ -16,13 +16,16 @@ struct RingWay {
   u64 local = 0;  // the Queue's local array, as addressed by the adapter or host
   u64 remote = 0;
   u64 notes = 0;
-  u64 results = 0;   // one place of 8 bytes per block, for the old values of atomics
-  u64 claims = 0;    // 32 bits of this GPU's memory for each; not 0: a thread waits for it
+  u64 results = 0;  // one place of 8 bytes per block, for the old values of atomics, and one behind
+  u64 claims = 0;   // 32 bits of this GPU's memory for each; not 0: a thread waits for it
   u64 patience = 0;  // nanoseconds: for calls without a bound
   u32 results_key = 0;
   u32 local_key = 0;
   u32 remote_key = 0;
   u32 notes_key = 0;
+  // 1: the remote array lies on a GPU, and notes in host memory. A read between the two keeps them
+  // in order: on PCIe it stays behind the writes to the array, and the note waits for it.
+  u32 flushes = 0;
 };
 
 constexpr u64 kMostOfEntry = u64{1} << 30;  // most bytes of one entry
@@ -41,12 +44,17 @@ class RingEntries {
                                  u32 nbytes) const {
     return mlx5::write_inline(head(index, flags), remote(remote_offset), data, nbytes);
   }
-  // A value into a slot, as CPUs put it; ordered after everything posted before, even on networks and buses
-  // that do not keep order.
+  // A value into a slot, as CPUs put it; ordered after everything posted before, even on networks
+  // and buses that do not keep order.
   ZEROHOP_BOTH mlx5::Block note(u32 index, u32 flags, u32 slot, u32 value) const {
-    return mlx5::write_inline(head(index, flags | mlx5::kStrongOrder),
+    const u32 order = way_.flushes != 0 ? mlx5::kFence : mlx5::kStrongOrder;
+    return mlx5::write_inline(head(index, flags | order),
                               {way_.notes + slot * sizeof value, way_.notes_key}, &value,
                               sizeof value);
+  }
+  // A byte of the remote array, into the place behind those of old values.
+  ZEROHOP_BOTH mlx5::Block flush(u32 index, u32 flags) const {
+    return mlx5::move(head(index, flags), mlx5::kRead, remote(0), result(way_.ring.blocks), 1);
   }
   ZEROHOP_BOTH mlx5::Block add(u32 index, u32 flags, u64 offset, u32 place, u64 value) const {
     return mlx5::fetch_add(head(index, flags), remote(offset), result(place), value);
@@ -70,8 +78,8 @@ class RingEntries {
   const RingWay& way_;
 };
 
-// Each call is made by one thread. A Ticket covers the entries of its call. The data in the local array must be
-// there before, and stay until the ticket is done.
+// Each call is made by one thread. A Ticket covers the entries of its call. The data in the local
+// array must be there before, and stay until the ticket is done.
 template <typename Words, typename Poster = RingUser<Words>>
 class RingCalls {
  public:
@@ -94,10 +102,11 @@ class RingCalls {
   }
   // Ordered after everything posted before.
   ZEROHOP_BOTH Status notify(u32 slot, u32 value, Ticket& ticket) const {
-    const auto fill = [&](u32 index, u32 flags, u32) {
-      return entries_.note(index, flags, slot, value);
+    const auto fill = [&](u32 index, u32 flags, u32 i) {
+      return i < way_.flushes ? entries_.flush(index, flags)
+                              : entries_.note(index, flags, slot, value);
     };
-    return poster_.post(1, way_.patience, fill, ticket);
+    return poster_.post(1 + way_.flushes, way_.patience, fill, ticket);
   }
   ZEROHOP_BOTH Status put_notify(u64 remote_offset, u64 local_offset, u64 nbytes, u32 slot,
                                  u32 value, Ticket& ticket) const {
@@ -108,11 +117,12 @@ class RingCalls {
       if (status != Status::ok) return status;
     }
     const auto fill = [&](u32 index, u32 flags, u32 i) {
-      if (i > 0) return entries_.note(index, flags, slot, value);
+      if (i > way_.flushes) return entries_.note(index, flags, slot, value);
+      if (i > 0) return entries_.flush(index, flags);
       return entries_.move(index, flags, mlx5::kWrite, remote_offset + before,
                            local_offset + before, static_cast<u32>(nbytes - before));
     };
-    return poster_.post(2, way_.patience, fill, ticket);
+    return poster_.post(2 + way_.flushes, way_.patience, fill, ticket);
   }
   // 64-bit atomics. Waits for the old value.
   ZEROHOP_BOTH Status fetch_add(u64 offset, u64 value, u64& old) const {
