@@ -1,5 +1,6 @@
 #include "driver/mlx5dv.hpp"
 
+#include <array>
 #include <utility>
 
 #include "base/dynlib.hpp"
@@ -26,6 +27,12 @@ Mlx5dvLibrary load_mlx5dv(const char* soname) {
 #undef ZEROHOP_MLX5DV_INSIST
 #undef ZEROHOP_MLX5DV_FILL
   return {std::move(mlx5dv), ""};
+}
+
+bool has_data_direct(const Mlx5dv& mlx5dv, ibv_context* context) {
+  std::array<char, 256> path{};
+  return mlx5dv.get_data_direct_sysfs_path != nullptr &&
+         mlx5dv.get_data_direct_sysfs_path(context, path.data(), path.size()) == 0;
 }
 
 const Mlx5dvLibrary& libmlx5() {

@@ -45,6 +45,9 @@ struct Mlx5dv {
   int (*place_completion_queue)(ibv_cq* cq, void* address, std::size_t nbytes) = nullptr;
 };
 
+// Whether the adapter has a second path to memory, Data Direct.
+bool has_data_direct(const Mlx5dv& mlx5dv, ibv_context* context);
+
 // The result of loading libmlx5: a table, or the reason why there is none.
 struct Mlx5dvLibrary {
   std::shared_ptr<const Mlx5dv> mlx5dv;

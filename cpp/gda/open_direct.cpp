@@ -2,6 +2,7 @@
 
 #include "gda/address.hpp"
 #include "gda/opened_way.hpp"
+#include "gpu/write_order.hpp"
 
 namespace zerohop::gda {
 
@@ -24,6 +25,9 @@ device::RingWay describe(const engine::DirectReach& reach) {
   way.remote_key = reach.remote_key;
   way.notes_key = reach.slots_key;
   way.flushes = reach.flushes ? 1 : 0;
+  const gpu::DeviceFacts& gpu = reach.entries.local->device->facts();
+  const bool two_paths = reach.queue_pair->has_second_path();
+  way.dumps = gpu::write_order(gpu, two_paths) != gpu::WriteOrder::kept ? 1 : 0;
   return way;
 }
 

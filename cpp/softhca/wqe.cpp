@@ -18,6 +18,7 @@ static_assert(kBlockBytes == MLX5_SEND_WQE_BB && kWqeSegmentBytes == sizeof(mlx5
 
 constexpr ibv_wc_status kMalformed = IBV_WC_LOC_QP_OP_ERR;
 
+constexpr std::uint32_t kDump = 0x23;          // MLX5_OPCODE_DUMP of the Linux driver
 constexpr std::uint32_t kSegmentsMask = 0x3f;  // of the control segment's second word
 constexpr unsigned kFenceShift = 5;            // of fm_ce_se
 constexpr unsigned kCompletionMask = 3u << 2;
@@ -136,6 +137,7 @@ ibv_wc_status read_operation(std::uint32_t opcode, Segments& rest, Wqe& entry) {
   switch (opcode) {
     // Executed as a write of no bytes: it completes in order, and no key is checked.
     case MLX5_OPCODE_NOP: return IBV_WC_SUCCESS;
+    case kDump: return IBV_WC_SUCCESS;  // nothing here is visible later than its completion
     case MLX5_OPCODE_RDMA_WRITE: return read_rdma(IBV_WR_RDMA_WRITE, rest, entry);
     case MLX5_OPCODE_RDMA_WRITE_IMM: return read_rdma(IBV_WR_RDMA_WRITE_WITH_IMM, rest, entry);
     case MLX5_OPCODE_RDMA_READ: return read_rdma(IBV_WR_RDMA_READ, rest, entry);

@@ -243,6 +243,21 @@ TEST_CASE_FIXTURE(Queues, "between data on a GPU and a notification in host memo
   }
 }
 
+TEST_CASE_FIXTURE(Queues, "what a get brings is made visible where the GPU does not keep order") {
+  const auto made = queue_to(behind, {.way = gda::WantedWay::direct});
+  Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  CHECK(ring.way.dumps == 0);  // this one does
+  ring.way.dumps = 1;
+  put(theirs, counted(100, 3));
+  device::Ticket ticket;
+  REQUIRE(ring.calls.get(0, 0, 100, ticket) == device::Status::ok);
+  REQUIRE(ring.calls.wait(ticket, ring.way.patience) == device::Status::ok);
+  CHECK(get(ours) == counted(100, 3));
+  const auto* const blocks = reinterpret_cast<const device::mlx5::Block*>(ring.way.ring.entries);
+  CHECK((device::mlx5::swapped(blocks[0].words[0]) & 0xff) == device::mlx5::kRead);
+  CHECK((device::mlx5::swapped(blocks[1].words[0]) & 0xff) == device::mlx5::kDump);
+}
+
 TEST_CASE_FIXTURE(Queues, "a queue pair in error says which entry was refused, and why") {
   auto host = std::make_unique<Memory>(right.empty({{100}}, kByte));
   const auto made = queue_to(host->remote(), {.way = gda::WantedWay::direct});

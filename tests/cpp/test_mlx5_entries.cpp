@@ -58,6 +58,8 @@ TEST_CASE_FIXTURE(Entries, "each kind of entry is as mlx5dv.h lays it out") {
         Entry(MLX5_OPCODE_RDMA_WRITE).remote(remote.address, remote.key).pointer(element(nbytes)));
     check(theirs::move(head, theirs::kRead, remote, local, nbytes),
           Entry(MLX5_OPCODE_RDMA_READ).remote(remote.address, remote.key).pointer(element(nbytes)));
+    constexpr std::uint32_t kDump = 0x23;  // not in mlx5dv.h
+    check(theirs::dump(head, local, nbytes), Entry(kDump).pointer(element(nbytes)));
     check(theirs::notify(head, immediate),
           Entry(MLX5_OPCODE_RDMA_WRITE_IMM).immediate(htobe32(immediate)).remote(0, 0));
     check(theirs::fetch_add(head, remote, local, value), Entry(MLX5_OPCODE_ATOMIC_FA)

@@ -53,10 +53,8 @@ Trial try_it(Register register_it) {
 }
 
 bool has_data_direct(const Adapter& adapter) {
-  char path[256];
-  return adapter.mlx5dv != nullptr && adapter.mlx5dv->get_data_direct_sysfs_path != nullptr &&
-         adapter.mlx5dv->get_data_direct_sysfs_path(adapter.domain->device().context(), path,
-                                                    sizeof path) == 0;
+  return adapter.mlx5dv != nullptr &&
+         driver::has_data_direct(*adapter.mlx5dv, adapter.domain->device().context());
 }
 
 // Whether the adapter registers dma-bufs at all: if so, an invalid descriptor yields EBADF.

@@ -44,6 +44,7 @@ void check_init(int error, const char* what) {
 DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options)
     : software_(rail.software()),
       mlx5dv_(mlx5dv_of(rail)),
+      has_second_path_(driver::has_data_direct(*mlx5dv_, rail.device().context())),
       // An entry that fits one block may be counted as several, each with its own completion.
       queue_(rdma::CompletionQueue::create(rail.domain()->device_ptr(), 4 * kEntries)),
       queue_pair_(rdma::QueuePair::create(rdma::ProtectionDomain::with_own_register(rail.domain()),

@@ -35,12 +35,15 @@ class DirectQueuePair {
   const softhca::RingMemory& results() const noexcept { return results_; }
   std::uint32_t results_key() const noexcept { return results_region_->lkey(); }
   bool software() const noexcept { return software_; }
+  // Whether the adapter may write to a GPU beside its usual path (Data Direct).
+  bool has_second_path() const noexcept { return has_second_path_; }
   // Why it is in the error state; empty: it is not.
   std::string failure() const;
 
  private:
   const bool software_;
   std::shared_ptr<const driver::Mlx5dv> mlx5dv_;
+  const bool has_second_path_;
   std::shared_ptr<rdma::CompletionQueue> queue_;
   std::unique_ptr<rdma::QueuePair> queue_pair_;
   mlx5dv_qp sends_{};

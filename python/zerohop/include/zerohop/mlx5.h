@@ -1,7 +1,7 @@
-// Work queue entries and completions in the layout of mlx5 adapters (rdma-core, infiniband/mlx5dv.h:
-// mlx5_wqe_ctrl_seg, _raddr_seg, _data_seg, _inl_data_seg, _atomic_seg, mlx5_cqe64): big-endian
-// segments of 16 bytes, in blocks of 64. Only values: nothing here accesses a queue. Each entry
-// takes one block.
+// Work queue entries and completions in the layout of mlx5 adapters (rdma-core,
+// infiniband/mlx5dv.h: mlx5_wqe_ctrl_seg, _raddr_seg, _data_seg, _inl_data_seg, _atomic_seg,
+// mlx5_cqe64): big-endian segments of 16 bytes, in blocks of 64. Only values: nothing here accesses
+// a queue. Each entry takes one block.
 #pragma once
 
 #include "zerohop/integers.h"
@@ -18,6 +18,7 @@ enum Opcode : u32 {
   kRead = 0x10,
   kCompareSwap = 0x11,
   kFetchAdd = 0x12,
+  kDump = 0x23,
 };
 
 enum Flags : u32 {
@@ -89,6 +90,14 @@ ZEROHOP_BOTH inline Block move(const Head& head, Opcode opcode, const Range& rem
   Block block = parts::begin(head, opcode, 3);
   parts::put_remote(block, remote);
   parts::put_data(block, 2, local, nbytes);
+  return block;
+}
+
+// The adapter reads `nbytes` of local memory, and drops them: what it wrote there before is then
+// visible. Signaled, it completes behind that.
+ZEROHOP_BOTH inline Block dump(const Head& head, const Range& local, u32 nbytes) {
+  Block block = parts::begin(head, kDump, 2);
+  parts::put_data(block, 1, local, nbytes);
   return block;
 }
 

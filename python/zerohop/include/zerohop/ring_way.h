@@ -26,6 +26,9 @@ struct RingWay {
   // 1: the remote array lies on a GPU, and notes in host memory. A read between the two keeps them
   // in order: on PCIe it stays behind the writes to the array, and the note waits for it.
   u32 flushes = 0;
+  // 1: what an adapter has written is not visible to running kernels once it has completed. It
+  // reads a byte of that again before it does.
+  u32 dumps = 0;
 };
 
 constexpr u64 kMostOfEntry = u64{1} << 30;  // most bytes of one entry
@@ -51,6 +54,10 @@ class RingEntries {
     return mlx5::write_inline(head(index, flags | order),
                               {way_.notes + slot * sizeof value, way_.notes_key}, &value,
                               sizeof value);
+  }
+  ZEROHOP_BOTH mlx5::Block dump(u32 index, u32 flags, u64 local_offset) const {
+    return mlx5::dump(head(index, flags | mlx5::kFence),
+                      {way_.local + local_offset, way_.local_key}, 1);
   }
   // A byte of the remote array, into the place behind those of old values.
   ZEROHOP_BOTH mlx5::Block flush(u32 index, u32 flags) const {
@@ -150,10 +157,13 @@ class RingCalls {
     for (u64 done = 0; done < nbytes; done += kMostOfEntry) {
       const u64 left = nbytes - done;
       const auto part = static_cast<u32>(left < kMostOfEntry ? left : kMostOfEntry);
-      const auto fill = [&](u32 index, u32 flags, u32) {
-        return entries_.move(index, flags, opcode, remote_offset + done, local_offset + done, part);
+      const u32 dumps = opcode == mlx5::kRead ? way_.dumps : 0;
+      const auto fill = [&](u32 index, u32 flags, u32 i) {
+        return i > 0 ? entries_.dump(index, flags, local_offset + done)
+                     : entries_.move(index, flags, opcode, remote_offset + done,
+                                     local_offset + done, part);
       };
-      const Status status = poster_.post(1, way_.patience, fill, ticket);
+      const Status status = poster_.post(1 + dumps, way_.patience, fill, ticket);
       if (status != Status::ok) return status;
     }
     return Status::ok;
