@@ -64,6 +64,7 @@ class Exchange:
         kind = named if kind is None else kind
         if kind in _OF_HOSTS:
             lines.topology(deadline)
+        numbers = numbers or (call.number, call.number)
         self._exchange = self._made(call, named, kind, blocks, numbers, proposes)
         room = self._room()
         lines.connect(self._exchange.partners, deadline, all_needed=self._of_all)
@@ -77,25 +78,27 @@ class Exchange:
         named: int,
         kind: int,
         blocks: Blocks,
-        numbers: tuple[int, int] | None,
+        numbers: tuple[int, int],
         proposes: bool,
     ) -> _core.Exchange:
         membership, (outs, ins, pair, reduction) = self._lines.membership, blocks
         flats = {id(each.flat): each.flat for each in (*outs, *ins)}
         self._flats = dict(enumerate(flats.values()))
         places = {key: number for number, key in enumerate(flats)}
+
+        def rows(of: Sequence[Block]) -> list[tuple[int, int, int]]:
+            return [(places[id(each.flat)], each.begin, each.nbytes) for each in of]
+
         gpu = None if reduction is None else self._copier.reducer_of(flats.values())
-        dtypes = [each[0].flat.dtype if each else call.dtype for each in (ins, outs)]
+        sent, received = (each[0].flat.dtype if each else call.dtype for each in (ins, outs))
         return _core.Exchange(
             membership.endpoint,
             self._lines.core,
             (kind, membership.rank, membership.size, call.root),
-            (named, *(numbers or (call.number, call.number)), call.digest, *dtypes),
+            (named, *numbers, call.digest, sent, received),
             [_row(flat) for flat in flats.values()],
-            *(
-                [(places[id(each.flat)], each.begin, each.nbytes) for each in of]
-                for of in (outs, ins)
-            ),
+            rows(outs),
+            rows(ins),
             pair,
             reduction or (0, 1.0),
             gpu,
