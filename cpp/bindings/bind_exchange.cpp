@@ -2,7 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
-#include <cstring>
+#include <algorithm>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -14,19 +15,22 @@
 #include "base/error.hpp"
 #include "bindings/collective_names.hpp"
 #include "bindings/exchange_handle.hpp"
+#include "bindings/gpu_reducer.hpp"
 #include "bindings/handles.hpp"
 #include "bindings/topics.hpp"
 #include "engine/collective/exchange.hpp"
+#include "engine/collective/schedule.hpp"
 
 namespace zerohop::bindings {
 namespace collective {
 namespace {
 
+using engine::collective::Array;
+using engine::collective::Block;
 using engine::collective::Exchange;
 using engine::collective::Kind;
 using engine::collective::Label;
 using engine::collective::Lines;
-using engine::collective::Move;
 using engine::collective::Rank;
 
 // kind, number, root, nbytes, dtype
@@ -117,43 +121,6 @@ zerohop.collectives.)");
   lines.attr("INBOX") = engine::collective::kInbox;
 }
 
-// The fields that all moves of a call share.
-struct Common {
-  Kind kind;
-  std::int32_t root;
-  std::uint32_t digest;
-};
-
-// (rank, address or None, nbytes, Memory or None, number, whole, part, dtype)
-Move move_of(py::handle item, const Common& common) {
-  const auto fields = py::reinterpret_borrow<py::tuple>(item);
-  Move move;
-  move.rank = fields[0].cast<Rank>();
-  if (!fields[1].is_none()) {
-    move.bytes = reinterpret_cast<std::byte*>(fields[1].cast<std::uintptr_t>());
-  }
-  move.nbytes = fields[2].cast<std::uint64_t>();
-  if (const auto* memory = find_memory(fields[3])) {
-    move.memory = std::make_shared<const engine::Memory>(*memory);
-  }
-  move.label = {.kind = common.kind,
-                .root = common.root,
-                .number = fields[4].cast<std::uint64_t>(),
-                .nbytes = fields[5].cast<std::uint64_t>(),
-                .part = fields[6].cast<std::uint32_t>(),
-                .digest = common.digest,
-                .dtype = to_dtype_name(fields[7].cast<std::string>())};
-  if (!move.eager() && !move.memory) throw py::value_error("a large block needs its Memory");
-  return move;
-}
-
-std::vector<Move> moves_of(const py::list& items, const Common& common) {
-  std::vector<Move> moves;
-  moves.reserve(items.size());
-  for (const py::handle item : items) moves.push_back(move_of(item, common));
-  return moves;
-}
-
 const char* news_name(Exchange::News news) {
   switch (news) {
     case Exchange::News::complete: return "complete";
@@ -165,6 +132,7 @@ const char* news_name(Exchange::News news) {
     case Exchange::News::other: return "other";
     case Exchange::News::length: return "length";
     case Exchange::News::payload: return "payload";
+    case Exchange::News::copy: return "copy";
   }
   return "";
 }
@@ -174,14 +142,19 @@ py::object detail_of(const ExchangeHandle& self, const Exchange::Outcome& found)
     case Exchange::News::under_way:
       return py::cast(
           TransferHandle{self.endpoint, found.transfer, ResultKind::none, {"write", "to"}});
-    case Exchange::News::unregistered: return py::cast(self.exchange->number_of(*found.move));
+    case Exchange::News::unregistered: return py::cast(found.move->array);
     case Exchange::News::other:
       return py::cast(std::pair(label_row(found.label), label_row(found.move->label)));
     case Exchange::News::length: return py::cast(found.nbytes);
     case Exchange::News::payload: {
       const auto* const bytes = reinterpret_cast<const char*>(found.payload.data());
       return py::cast(
-          std::pair(self.exchange->number_of(*found.move), py::bytes(bytes, found.payload.size())));
+          std::tuple(found.move->array, found.move->begin, py::bytes(bytes, found.payload.size())));
+    }
+    case Exchange::News::copy: {
+      const auto& [target, source] = found.copy;
+      return py::cast(
+          std::tuple(target.array, target.begin, source.array, source.begin, target.nbytes));
     }
     default: return py::none();
   }
@@ -193,18 +166,7 @@ Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
   const auto found = without_gil([&] {
     const Lines::Entered entered(*self.lines);
     if (!entered) throw Error("another thread of this rank exchanges over the same lines");
-    const Deadline pause = Deadline::after(Deadline::Seconds{slice});
-    for (;;) {
-      auto stop = self.exchange->run(Deadline::Seconds{slice}, last);
-      if (stop.news != Exchange::News::complete || !self.plan) return stop;
-      if (!self.plan->next(self.exchange->receives())) {
-        self.exchange->end();
-        return stop;
-      }
-      self.exchange->begin(self.plan->sends, self.plan->receives, /*of_all=*/true);
-      // A call of many steps stops now and then for signals, and its timeout.
-      if (pause.passed()) return Exchange::Outcome{.news = Exchange::News::quiet};
-    }
+    return self.exchange->run(Deadline::Seconds{slice}, last);
   });
   if (found.news == Exchange::News::complete) return std::nullopt;
   return std::tuple(news_name(found.news), found.rank, detail_of(self, found));
@@ -212,25 +174,99 @@ Stop run_exchange(ExchangeHandle& self, double slice, const Deadline& last) {
 
 namespace {
 
+// (kind, rank, size, root)
+using CallRow = std::tuple<std::uint8_t, Rank, Rank, std::int32_t>;
+// (kind, number for sends, number for receives, digest, dtype sent, dtype received)
+using LabelsRow =
+    std::tuple<std::uint8_t, std::uint64_t, std::uint64_t, std::uint32_t, std::string, std::string>;
+using ArrayRow = std::tuple<std::uintptr_t, bool>;                       // address, on_host
+using BlockRow = std::tuple<std::size_t, std::uint64_t, std::uint64_t>;  // array, begin, nbytes
+using ReductionRow = std::tuple<std::uint8_t, double>;                   // op, factor
+using PairRow = std::pair<std::optional<Rank>, std::optional<Rank>>;     // to, from
+
+Array array_of(const ArrayRow& row) {
+  const auto& [address, on_host] = row;
+  return {.bytes = reinterpret_cast<std::byte*>(address), .memory = {}, .on_host = on_host};
+}
+
+std::vector<Block> blocks_of(const std::vector<BlockRow>& rows) {
+  std::vector<Block> made;
+  for (const auto& [array, begin, nbytes] : rows) made.push_back({array, begin, nbytes});
+  return made;
+}
+
+engine::collective::Labels labels_of(const LabelsRow& row, std::int32_t root) {
+  const auto& [kind, send, receive, digest, sent, received] = row;
+  const Label common{.kind = static_cast<Kind>(kind), .root = root, .digest = digest, .dtype = {}};
+  engine::collective::Labels made{common, common};
+  made.send.number = send;
+  made.receive.number = receive;
+  made.send.dtype = to_dtype_name(sent);
+  made.receive.dtype = to_dtype_name(received);
+  return made;
+}
+
+ExchangeHandle make_exchange(const EndpointHandle& endpoint, const LinesHandle& lines,
+                             const CallRow& call, const LabelsRow& labels,
+                             const std::vector<ArrayRow>& arrays, const std::vector<BlockRow>& outs,
+                             const std::vector<BlockRow>& ins, const PairRow& pair,
+                             const ReductionRow& reduction,
+                             const std::optional<GpuReducerHandle>& gpu, double left,
+                             std::uint64_t piece, bool proposes) {
+  engine::collective::Terms terms;
+  std::uint8_t kind = 0;
+  std::tie(kind, terms.rank, terms.size, terms.root) = call;
+  terms.kind = static_cast<Kind>(kind);
+  std::ranges::transform(arrays, std::back_inserter(terms.arrays), array_of);
+  terms.outs = blocks_of(outs);
+  terms.ins = blocks_of(ins);
+  std::tie(terms.to, terms.from) = pair;
+  const auto [op, factor] = reduction;
+  terms.reduction = {.op = static_cast<engine::collective::Op>(op), .dtype = {}, .factor = factor};
+  if (op > 0) terms.reduction.dtype = DType::parse(std::get<4>(labels));
+  if (gpu) {
+    const Deadline until = Deadline::after(Deadline::Seconds{left});
+    terms.by = std::make_shared<engine::collective::GpuCombiner>(gpu->reducer, until);
+  }
+  terms.piece = piece;
+  terms.topology = lines->topology();
+  ExchangeHandle made{endpoint, lines};
+  made.exchange = std::make_unique<Exchange>(lines, proposes);
+  made.schedule = engine::collective::Schedules().begin(terms);
+  made.labels = labels_of(labels, std::get<3>(call));
+  return made;
+}
+
+void begin_exchange(ExchangeHandle& self, const std::optional<ArrayRow>& room) {
+  if (!self.schedule) throw py::value_error("it has begun");
+  if (room) self.schedule->set_room(array_of(*room));
+  const bool of_all = self.labels.send.kind != Kind::send_recv;
+  self.exchange->begin(std::exchange(self.schedule, nullptr), self.labels, of_all);
+}
+
 void bind_exchanges(py::module_& m) {
   py::class_<ExchangeHandle>(m, "Exchange", R"(
-Sends blocks to some ranks while receiving from others. sends, receives: lists of (rank, address, nbytes,
-Memory, number of the call, bytes of the whole block, part, dtype). The address is None where a CPU has no
-access. The Memory is None for a block of at most EAGER bytes that a CPU can access; a receive may have to get
-one later. of_all: all ranks make the call. See zerohop.collectives.)")
-      .def(py::init([](const EndpointHandle& endpoint, const LinesHandle& lines,
-                       const py::list& sends, const py::list& receives, std::uint8_t kind,
-                       std::int32_t root, std::uint32_t digest, bool of_all, bool proposes) {
-             const Common common{static_cast<Kind>(kind), root, digest};
-             auto out = moves_of(sends, common), in = moves_of(receives, common);
-             ExchangeHandle made{endpoint, lines};
-             made.exchange = std::make_unique<Exchange>(lines, proposes);
-             made.exchange->begin(out, in, of_all);
-             return made;
-           }),
-           py::arg("endpoint"), py::arg("lines"), py::arg("sends"), py::arg("receives"),
-           py::arg("kind"), py::arg("root"), py::arg("digest"), py::arg("of_all"),
-           py::arg("proposes") = false)
+A collective of this rank: all its steps. call: (kind, rank, size, root, or -1). labels: what its messages are known by: (kind, number
+for what it sends, number for what it receives, digest, dtype sent, dtype received). arrays: rows of (address, whether a CPU has access).
+outs, ins: blocks, one or by rank: (number of the array, begin, nbytes). pair: the ranks of a send_recv, to and from. reduction: op,
+factor; gpu: a GpuReducer, if all arrays are in its GPU's memory; left: seconds that it may wait for the GPU. piece: most bytes of a
+block on the way at a time; 0: as it is best. Keep the arrays until it is complete. See zerohop.collectives.)")
+      .def(py::init(&make_exchange), py::arg("endpoint"), py::arg("lines"), py::arg("call"),
+           py::arg("labels"), py::arg("arrays"), py::arg("outs"), py::arg("ins"), py::arg("pair"),
+           py::arg("reduction"), py::arg("gpu"), py::arg("left"), py::arg("piece"),
+           py::arg("proposes"))
+      .def_property_readonly(
+          "room",
+          [](const ExchangeHandle& self) {
+            return std::pair(self.schedule->room(), self.schedule->on_host());
+          },
+          "Before begin(): bytes of memory that it needs besides the arrays, and whether of a "
+          "host; "
+          "else of the GPU that reduces.")
+      .def_property_readonly(
+          "partners", [](const ExchangeHandle& self) { return self.schedule->partners(); },
+          "Before begin(): the ranks to which it needs Lines.")
+      .def("begin", &begin_exchange, py::arg("room"), "room: a row as in `arrays`, the last array.")
       .def(
           "run",
           [](ExchangeHandle& self, double slice, double left) {
@@ -239,41 +275,29 @@ one later. of_all: all ranks make the call. See zerohop.collectives.)")
           py::arg("slice"), py::arg("left"), R"(
 Continues. None: complete. Else what to handle, the rank concerned, and more: "quiet" (nothing arrived in
 `slice` seconds, a rank has hung up, or a call of many steps takes longer), "full" (that rank consumes nothing), "unmet" (look its inbox up),
-"under_way" (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels that
-arrived and that were expected), "length" (what arrived), "payload" (number of the receive, and the bytes that
-belong there). left: seconds that posting may wait.)")
+"under_way" (the Transfer has not ended), "unregistered" (number of the array), "other" (the labels that
+arrived and that were expected), "length" (what arrived), "payload" (number of the array, where in it, and the bytes that
+belong there), "copy" (the array written to, where there, the array read, where there, bytes). left: seconds that posting may wait.)")
       .def_readonly("number", &ExchangeHandle::number,
                     "Of the call, among those that all ranks make; 0 for send_recv and for "
                     "calls that Python started.")
+      .def_property_readonly(
+          "steps", [](const ExchangeHandle& self) { return self.exchange->steps(); },
+          "That have been begun.")
       .def_property_readonly(
           "culprit", [](const ExchangeHandle& self) { return self.exchange->culprit(); },
           "After run() or look() raised: the rank concerned, or None.")
       .def(
           "set_memory",
-          [](const ExchangeHandle& self, std::size_t receive, const engine::Memory& memory) {
-            self.exchange->set_memory(receive, memory);
+          [](const ExchangeHandle& self, std::size_t array, const engine::Memory& memory) {
+            self.exchange->array(array).memory = std::make_shared<const engine::Memory>(memory);
           },
-          py::arg("receive"), py::arg("memory"))
+          py::arg("array"), py::arg("memory"), "All of the array.")
       .def(
-          "memory",
-          [](const ExchangeHandle& self, std::size_t receive) -> std::optional<engine::Memory> {
-            const auto& memory = self.exchange->receive(receive).memory;
-            if (!memory) return std::nullopt;
-            return *memory;
-          },
-          py::arg("receive"), "Into which it goes; None: nobody has registered it.")
-      .def(
-          "place",
-          [](const ExchangeHandle& self, std::size_t receive) {
-            const Move& move = self.exchange->receive(receive);
-            const auto [array, begin] = self.plan->place(move);
-            const DType& dtype = self.plan->dtype();
-            return std::tuple(array, begin, move.nbytes, dtype.name(), dtype.itemsize());
-          },
-          py::arg("receive"),
-          "Of what SmallCollectives has begun: the array into which it goes, where there, its "
-          "bytes, "
-          "and its dtype with the item size: the array may be plain bytes.")
+          "array",
+          [](const ExchangeHandle& self, std::size_t array) { return self.plan->array(array); },
+          py::arg("array"),
+          "Of what SmallCollectives has begun: the program's array of that number, or plain bytes.")
       .def(
           "proposers", [](const ExchangeHandle& self) { return self.exchange->proposers(); },
           "Once complete: the ranks that propose a GpuGroup, as `proposes` does for this one.")

@@ -25,7 +25,6 @@ namespace {
 using engine::collective::CallLog;
 using engine::collective::Exchange;
 using engine::collective::Kind;
-using engine::collective::Move;
 using engine::collective::Op;
 using engine::collective::Rank;
 
@@ -46,11 +45,10 @@ struct Calls {
 };
 
 bool is_free(const Calls& self, const Plan& plan) {
-  const auto met = [&](const Move& move) { return self.lines->find(move.rank) != nullptr; };
   return self.under_way == 0 && !self.log->is_over() && !self.endpoint->closed() &&
-         self.endpoint->peek_notify(self.bell) == 0 && std::ranges::all_of(plan.sends, met) &&
-         std::ranges::all_of(plan.receives, met) &&
-         std::ranges::all_of(plan.partners(), [&](Rank rank) { return self.lines->find(rank); });
+         self.endpoint->peek_notify(self.bell) == 0 &&
+         std::ranges::all_of(plan.schedule->partners(),
+                             [&](Rank rank) { return self.lines->find(rank) != nullptr; });
 }
 
 Plan& next_plan(Calls& self) {
@@ -62,11 +60,20 @@ Plan& next_plan(Calls& self) {
   return *self.current->plan;
 }
 
-void begin(ExchangeHandle& current, const Plan::Number& number) {
+// What the other ranks know the call by.
+struct Number {
+  std::uint64_t send = 0, receive = 0;
+  std::uint32_t digest = 0;
+};
+
+void begin(ExchangeHandle& current, const Number& number) {
   Plan& plan = *current.plan;
-  plan.number(number);
-  current.number = number.of_all;
-  current.exchange->begin(plan.sends, plan.receives, plan.call.kind != Kind::send_recv);
+  const bool of_all = plan.call.kind != Kind::send_recv;
+  plan.labels.send.number = number.send;
+  plan.labels.receive.number = number.receive;
+  plan.labels.send.digest = plan.labels.receive.digest = number.digest;
+  current.number = of_all ? number.send : 0;
+  current.exchange->begin(plan.schedule, plan.labels, of_all);
 }
 
 // Releases the program's arrays at the end of the scope.
@@ -138,7 +145,7 @@ py::object call_of_all(Calls& self, std::uint8_t kind, py::handle root, py::hand
       },
       [&](const Plan& plan) {
         const auto made = self.log->add(plan.call, plan.factor);
-        return Plan::Number{made.number, made.number, made.digest, made.number};
+        return Number{made.number, made.number, made.digest};
       });
 }
 
@@ -153,7 +160,7 @@ py::object call_of_pair(Calls& self, py::handle to_whom, py::handle array, py::h
       [&](Plan& plan) { return plan.make_pair(*self.endpoint, self.place, to, array, from, out); },
       [&](const Plan&) {
         const std::uint64_t sends = to ? ++self.sent[*to] : 0;
-        return Plan::Number{sends, from ? ++self.received[*from] : 0};
+        return Number{sends, from ? ++self.received[*from] : 0};
       });
 }
 
@@ -195,8 +202,8 @@ PyObject* of_pair_fast(const Arguments& arguments) {
 
 void bind_calls(py::module_& m) {
   py::class_<Calls>(m, "SmallCollectives", R"(
-Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce in slices of up to EAGER bytes. And the lock that a
-collective of any size holds while it runs. One object per World. See zerohop.collectives.
+Complete collectives of host arrays, while all goes well: those with small blocks, and all_reduce and reduce in slices of up to EAGER
+bytes. And the lock that a collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
 bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns
 to check for failures. ended: by kind, what a completed call returns.)")

@@ -21,8 +21,10 @@ struct ExchangeHandle {
   LinesHandle lines;
   std::unique_ptr<engine::collective::Exchange> exchange =
       std::make_unique<engine::collective::Exchange>(lines);
-  std::unique_ptr<Plan> plan{};  // null: Python made the moves
+  std::unique_ptr<Plan> plan{};  // null: Python has the arrays
   std::uint64_t number = 0;      // of the call, among the collectives of all ranks
+  std::shared_ptr<engine::collective::Schedule> schedule{};  // what Python has still to begin
+  engine::collective::Labels labels{};
 };
 
 // Why an Exchange stopped: a name, the rank, and details.

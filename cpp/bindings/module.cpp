@@ -27,8 +27,8 @@ PYBIND11_MODULE(_core_of_main, m, pybind11::multiple_interpreters::per_interpret
   bind_endpoint(m);
   bind_async_waits(m);
   bind_collective(m);
-  bind_exchange(m);
   bind_gpu_reducer(m);
+  bind_exchange(m);
   bind_topology(m);
   bind_reduction(m);
   bind_gpu_group(m);

@@ -15,9 +15,9 @@ void bind_peer(pybind11::module_& m);
 void bind_endpoint(pybind11::module_& m);
 void bind_async_waits(pybind11::module_& m);
 void bind_collective(pybind11::module_& m);  // after Endpoint
-void bind_exchange(pybind11::module_& m);
 void bind_gpu_reducer(pybind11::module_& m);
-void bind_topology(pybind11::module_& m);  // after Exchange, its Lines, and GpuReducer
+void bind_exchange(pybind11::module_& m);  // after GpuReducer
+void bind_topology(pybind11::module_& m);  // after Lines
 void bind_reduction(pybind11::module_& m);
 void bind_gpu_group(pybind11::module_& m);
 void bind_small_collectives(pybind11::module_& m);

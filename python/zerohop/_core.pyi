@@ -52,7 +52,6 @@ __all__: list[str] = [
     "announce_exit",
     "ask",
     "available_memory",
-    "begin_reduction",
     "bench_memory_ping_pong",
     "bench_message_ping_pong",
     "bench_notify",
@@ -1694,6 +1693,28 @@ class Barrier:
         Of the barrier in progress.
         """
 
+class GpuReducer:
+    """
+    Reduces arrays in the memory of one GPU: of that Memory. One thread at a time. Raises RouteUnavailable (built without kernels),
+    CudaError.
+    """
+
+    INPUTS: typing.ClassVar[int] = 448
+    def __init__(self, endpoint: Endpoint, memory: Memory) -> None: ...
+    def reduce(
+        self,
+        op: typing.SupportsInt | typing.SupportsIndex,
+        dtype: str,
+        factor: typing.SupportsFloat | typing.SupportsIndex,
+        out: typing.SupportsInt | typing.SupportsIndex,
+        nbytes: typing.SupportsInt | typing.SupportsIndex,
+        inputs: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None:
+        """
+        As _core.reduce(), of arrays given by their addresses, up to INPUTS; waits for the result. Raises CudaError, TransferTimeout.
+        """
+
 class Lines:
     """
     The lines of a rank to other ranks, which carry the messages of collectives. messages, credits: the first slots
@@ -1758,44 +1779,76 @@ class Lines:
 
 class Exchange:
     """
-    Sends blocks to some ranks while receiving from others. sends, receives: lists of (rank, address, nbytes,
-    Memory, number of the call, bytes of the whole block, part, dtype). The address is None where a CPU has no
-    access. The Memory is None for a block of at most EAGER bytes that a CPU can access; a receive may have to get
-    one later. of_all: all ranks make the call. See zerohop.collectives.
+    A collective of this rank: all its steps. call: (kind, rank, size, root, or -1). labels: what its messages are known by: (kind, number
+    for what it sends, number for what it receives, digest, dtype sent, dtype received). arrays: rows of (address, whether a CPU has access).
+    outs, ins: blocks, one or by rank: (number of the array, begin, nbytes). pair: the ranks of a send_recv, to and from. reduction: op,
+    factor; gpu: a GpuReducer, if all arrays are in its GPU's memory; left: seconds that it may wait for the GPU. piece: most bytes of a
+    block on the way at a time; 0: as it is best. Keep the arrays until it is complete. See zerohop.collectives.
     """
     def __init__(
         self,
         endpoint: Endpoint,
         lines: Lines,
-        sends: list,
-        receives: list,
-        kind: typing.SupportsInt | typing.SupportsIndex,
-        root: typing.SupportsInt | typing.SupportsIndex,
-        digest: typing.SupportsInt | typing.SupportsIndex,
-        of_all: bool,
-        proposes: bool = False,
+        call: tuple[
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+        ],
+        labels: tuple[
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            typing.SupportsInt | typing.SupportsIndex,
+            str,
+            str,
+        ],
+        arrays: collections.abc.Sequence[tuple[typing.SupportsInt | typing.SupportsIndex, bool]],
+        outs: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        ins: collections.abc.Sequence[
+            tuple[
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+                typing.SupportsInt | typing.SupportsIndex,
+            ]
+        ],
+        pair: tuple[
+            typing.SupportsInt | typing.SupportsIndex | None,
+            typing.SupportsInt | typing.SupportsIndex | None,
+        ],
+        reduction: tuple[
+            typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
+        ],
+        gpu: GpuReducer | None,
+        left: typing.SupportsFloat | typing.SupportsIndex,
+        piece: typing.SupportsInt | typing.SupportsIndex,
+        proposes: bool,
     ) -> None: ...
     def announce(self) -> None:
         """
         Announces large blocks to the receivers, once.
         """
+    def array(self, array: typing.SupportsInt | typing.SupportsIndex) -> typing.Any:
+        """
+        Of what SmallCollectives has begun: the program's array of that number, or plain bytes.
+        """
+    def begin(self, room: tuple[typing.SupportsInt | typing.SupportsIndex, bool] | None) -> None:
+        """
+        room: a row as in `arrays`, the last array.
+        """
     def look(self) -> None:
         """
         Raises the error of a failed transfer.
         """
-    def memory(self, receive: typing.SupportsInt | typing.SupportsIndex) -> Memory | None:
-        """
-        Into which it goes; None: nobody has registered it.
-        """
     def missing(self) -> list[int]:
         """
         Ranks that still have to send something.
-        """
-    def place(
-        self, receive: typing.SupportsInt | typing.SupportsIndex
-    ) -> tuple[typing.Any, int, int, str, int]:
-        """
-        Of what SmallCollectives has begun: the array into which it goes, where there, its bytes, and its dtype with the item size: the array may be plain bytes.
         """
     def proposers(self) -> list[int]:
         """
@@ -1809,13 +1862,14 @@ class Exchange:
         """
         Continues. None: complete. Else what to handle, the rank concerned, and more: "quiet" (nothing arrived in
         `slice` seconds, a rank has hung up, or a call of many steps takes longer), "full" (that rank consumes nothing), "unmet" (look its inbox up),
-        "under_way" (the Transfer has not ended), "unregistered" (number of the receive), "other" (the labels that
-        arrived and that were expected), "length" (what arrived), "payload" (number of the receive, and the bytes that
-        belong there). left: seconds that posting may wait.
+        "under_way" (the Transfer has not ended), "unregistered" (number of the array), "other" (the labels that
+        arrived and that were expected), "length" (what arrived), "payload" (number of the array, where in it, and the bytes that
+        belong there), "copy" (the array written to, where there, the array read, where there, bytes). left: seconds that posting may wait.
         """
-    def set_memory(
-        self, receive: typing.SupportsInt | typing.SupportsIndex, memory: Memory
-    ) -> None: ...
+    def set_memory(self, array: typing.SupportsInt | typing.SupportsIndex, memory: Memory) -> None:
+        """
+        All of the array.
+        """
     @property
     def culprit(self) -> int | None:
         """
@@ -1826,27 +1880,20 @@ class Exchange:
         """
         Of the call, among those that all ranks make; 0 for send_recv and for calls that Python started.
         """
-
-class GpuReducer:
-    """
-    Reduces arrays in the memory of one GPU: of that Memory. One thread at a time. Raises RouteUnavailable (built without kernels),
-    CudaError.
-    """
-
-    INPUTS: typing.ClassVar[int] = 448
-    def __init__(self, endpoint: Endpoint, memory: Memory) -> None: ...
-    def reduce(
-        self,
-        op: typing.SupportsInt | typing.SupportsIndex,
-        dtype: str,
-        factor: typing.SupportsFloat | typing.SupportsIndex,
-        out: typing.SupportsInt | typing.SupportsIndex,
-        nbytes: typing.SupportsInt | typing.SupportsIndex,
-        inputs: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
-        timeout: typing.SupportsFloat | typing.SupportsIndex,
-    ) -> None:
+    @property
+    def partners(self) -> list[int]:
         """
-        As _core.reduce(), of arrays given by their addresses, up to INPUTS; waits for the result. Raises CudaError, TransferTimeout.
+        Before begin(): the ranks to which it needs Lines.
+        """
+    @property
+    def room(self) -> tuple[int, bool]:
+        """
+        Before begin(): bytes of memory that it needs besides the arrays, and whether of a host; else of the GPU that reduces.
+        """
+    @property
+    def steps(self) -> int:
+        """
+        That have been begun.
         """
 
 class Topology:
@@ -1870,21 +1917,6 @@ class Topology:
             ]
         ],
     ) -> None: ...
-    def is_direct(self, nbytes: typing.SupportsInt | typing.SupportsIndex) -> bool:
-        """
-        Whether whole arrays go to all ranks that need them at once.
-        """
-    def plan(
-        self,
-        kind: typing.SupportsInt | typing.SupportsIndex,
-        rank: typing.SupportsInt | typing.SupportsIndex,
-        root: typing.SupportsInt | typing.SupportsIndex,
-        nbytes: typing.SupportsInt | typing.SupportsIndex,
-    ) -> tuple[int, int, int, list[int]]:
-        """
-        Of a reduction in stages: bytes of a slice, of a chunk, and of the room it needs, and the ranks to which this one has moves. root:
-        -1 for none.
-        """
     def settle(self, lines: Lines) -> None:
         """
         Reductions over these lines go by it.
@@ -1955,8 +1987,8 @@ class GpuGroup:
 
 class SmallCollectives:
     """
-    Complete collectives of host arrays among up to eight ranks, while all goes well: small ones, and all_reduce and reduce in slices of up to EAGER bytes. And the lock that a
-    collective of any size holds while it runs. One object per World. See zerohop.collectives.
+    Complete collectives of host arrays, while all goes well: those with small blocks, and all_reduce and reduce in slices of up to EAGER
+    bytes. And the lock that a collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
     bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns
     to check for failures. ended: by kind, what a completed call returns.
@@ -2126,38 +2158,6 @@ def ask(peer: Peer, name: str, now: bool = False) -> Inquiry:
 def available_memory(root: str = "") -> int:
     """
     Bytes that new allocations may take, by /proc and the control group below `root`.
-    """
-
-def begin_reduction(
-    endpoint: Endpoint,
-    lines: Lines,
-    rank: typing.SupportsInt | typing.SupportsIndex,
-    reduction: tuple[
-        typing.SupportsInt | typing.SupportsIndex, typing.SupportsFloat | typing.SupportsIndex
-    ],
-    call: tuple[
-        typing.SupportsInt | typing.SupportsIndex,
-        typing.SupportsInt | typing.SupportsIndex,
-        typing.SupportsInt | typing.SupportsIndex,
-        typing.SupportsInt | typing.SupportsIndex,
-        typing.SupportsInt | typing.SupportsIndex,
-    ],
-    dtype: str,
-    arrays: collections.abc.Sequence[
-        tuple[typing.SupportsInt | typing.SupportsIndex, typing.Any] | None
-    ],
-    nbytes: typing.SupportsInt | typing.SupportsIndex,
-    before: typing.SupportsInt | typing.SupportsIndex,
-    proposes: bool = False,
-    gpu: GpuReducer | None = None,
-    left: typing.SupportsFloat | typing.SupportsIndex = 0.0,
-) -> Exchange:
-    """
-    The part of a reduction in stages that the arrays are: an Exchange. reduction: op, factor. call: kind, root, number, bytes of
-    its array, digest. arrays: of the source, of the result (None: none on this rank) and of the room, each an address,
-    and its Memory or None: slices of more than EAGER bytes need them. Room is None where they do not. gpu: a GpuReducer, if all three are in
-    its GPU's memory; left: seconds that it may wait for the GPU. Only calls with slices of more than EAGER bytes take it. nbytes: of the arrays; before: those of
-    the call's array before them: parts of an array are of Topology.plan()'s chunks. Keep the arrays until it is complete.
     """
 
 def bench_memory_ping_pong(

@@ -9,11 +9,11 @@ from support.attempt import Attempt
 from support.collective_calls import KINDS, POISON, Given, Guarded, content, wrong
 from support.patience import SLOW
 from support.ranks import close, results, worlds
-from zerohop.collectives.algorithms import PIECE
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.desk import Desk
 from zerohop.collectives.lines import EAGER
 
+PIECE = 16 << 20  # bytes that a broadcast has on the way at a time
 SIZES = (0, 1, 1237, EAGER - 1, EAGER, EAGER + 1, 5 * EAGER + 3)
 ROUNDS = int(60 / SLOW)
 
@@ -103,7 +103,7 @@ def test_a_small_block_that_is_announced_arrives(rank_threads, monkeypatch, send
 
 @pytest.mark.parametrize("size", [3, 4, 7])
 def test_a_broadcast_in_pieces_arrives(rank_threads, monkeypatch, size):
-    monkeypatch.setattr("zerohop.collectives.algorithms.PIECE", 100_000)
+    monkeypatch.setattr("zerohop.collectives.exchange.PIECE", 100_000)
     rank_threads(every_size, size, (EAGER + 1, 200_001, 1_000_003), ["broadcast"])
 
 

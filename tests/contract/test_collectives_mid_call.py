@@ -59,8 +59,7 @@ def go_on(world):
 @pytest.mark.parametrize("size", CASES)
 @pytest.mark.timeout(150)
 def test_the_others_go_on_without_it(tmp_path, monkeypatch, victim, p2p, number, size):
-    monkeypatch.setattr("zerohop.collectives.algorithms.PIECE", mid_call.PIECE)
-    monkeypatch.setattr("zerohop.collectives.reductions.PIECE", mid_call.PIECE)
+    monkeypatch.setattr("zerohop.collectives.exchange.PIECE", mid_call.PIECE)
     cases, options = CASES[size], {"p2p": int(p2p)}
     victim.tell("stand", cases, options)
     made = [

@@ -9,7 +9,7 @@ from support.hosts import as_the_table_has_it
 from support.ranks import close, results, worlds
 from support.reduced import FACTOR, HALVES, OPS, given, reduced, same
 from zerohop import _core
-from zerohop.collectives import reductions
+from zerohop.collectives import exchange
 from zerohop.collectives.blocks import Block
 from zerohop.collectives.lines import EAGER
 
@@ -76,7 +76,7 @@ def test_every_operation_of_every_type(rank_threads, size):
 @pytest.mark.parametrize("size", [1, 2, 3, 8, 9])
 @pytest.mark.timeout(240)
 def test_every_size(rank_threads, monkeypatch, size):
-    monkeypatch.setattr(reductions, "PIECE", PIECE)
+    monkeypatch.setattr(exchange, "PIECE", PIECE)
     rank_threads(every_size, size, deadline=200.0)
 
 
@@ -92,14 +92,14 @@ def test_what_a_cpu_does_not_reach_is_reduced(rank_threads, monkeypatch, elsewhe
         return not block.flat.what.startswith(elsewhere)
 
     monkeypatch.setattr(Block, "on_host", property(on_host))
-    monkeypatch.setattr(reductions, "PIECE", PIECE)
+    monkeypatch.setattr(exchange, "PIECE", PIECE)
     rank_threads(every_size, 3)
 
 
 @pytest.mark.parametrize("elsewhere", [0, 2])
 def test_ranks_with_and_without_a_gpu_reduce_together(rank_threads, monkeypatch, elsewhere):
     put_elsewhere(monkeypatch, elsewhere)
-    monkeypatch.setattr(reductions, "PIECE", PIECE)
+    monkeypatch.setattr(exchange, "PIECE", PIECE)
     rank_threads(every_size, 3)
     rank_threads(every_type, 3, (5,))
 

@@ -228,9 +228,9 @@ TEST_CASE_FIXTURE(Exchanged, "a block may stay in the inbox until its exchange e
   Begun receiving(others, {}, {staying(1), staying(2)}, false);
   REQUIRE(run(receiving, kSoon).news == Exchange::News::complete);
   // Nothing may be behind one that stays.
-  CHECK(receiving.receive(0).arrived == target.data());
+  CHECK(receiving.receives()[0].arrived == target.data());
   CHECK(target == source);
-  const Move& last = receiving.receive(1);
+  const Move& last = receiving.receives()[1];
   REQUIRE(in_inbox(last));
   CHECK(std::equal(source.begin(), source.end(), last.arrived));
   CHECK(others->at(0).untaken().size() == 1);
@@ -249,7 +249,7 @@ TEST_CASE_FIXTURE(Exchanged, "a rank that waits for room leaves it to others") {
   Begun waiting(others, {move(0, source, kMostMessages + 1)}, {move(0, first), taken}, false);
   CHECK(run(waiting, Deadline::Seconds{0.05}).news == Exchange::News::full);
   CHECK(others->at(0).untaken().empty());
-  CHECK(waiting.receive(1).arrived == target.data());
+  CHECK(waiting.receives()[1].arrived == target.data());
   CHECK(target == source);
   CHECK(left.peek_notify(kMessages + 2 + 1) != 0);  // both are reported at once
   for (std::uint64_t number = 1; number <= kMostMessages + 1; ++number) {

@@ -48,11 +48,11 @@ class LateCombiner : public Combiner {
 };
 
 template <typename T>
-StagedReduction::Array array_of(std::vector<T>& values) {
+Array array_of(std::vector<T>& values, bool on_host) {
   const Layout layout =
       Layout::bytes(reinterpret_cast<std::uint64_t>(values.data()), values.size() * sizeof(T));
   return {reinterpret_cast<std::byte*>(values.data()),
-          std::make_shared<const Memory>(EndpointId{}, layout, nullptr, Memory::Kind{})};
+          std::make_shared<const Memory>(EndpointId{}, layout, nullptr, Memory::Kind{}), on_host};
 }
 
 std::byte* place_of(const Move& move) {
@@ -74,22 +74,24 @@ class Call {
       const bool has_result = root == kNoRoot || root == static_cast<std::int32_t>(rank);
       for (std::size_t at = 0; at < count; ++at) member.from.push_back(value(rank, at));
       member.to.resize(has_result ? count : 0);
-      member.steps = plan_of(topology,
-                             {.rank = rank,
-                              .size = size_,
-                              .nbytes = count * sizeof(std::int64_t),
-                              .has_result = has_result,
-                              .prefixes = prefixes,
-                              .reduction = {.op = Op::sum, .dtype = kInt}},
-                             root);
-      member.room.resize(member.steps.room());
-      StagedReduction::Arrays arrays{.from = array_of(member.from),
-                                     .to = array_of(member.to),
-                                     .room = array_of(member.room),
-                                     .nbytes = count * sizeof(std::int64_t)};
       // One rank's arrays are in the host's memory all the same.
-      if (on_gpus && rank != size_ / 2) arrays.by = std::make_shared<LateCombiner>();
-      member.steps.begin(std::move(arrays));
+      const bool on_host = !on_gpus || rank == size_ / 2;
+      const std::uint64_t nbytes = count * sizeof(std::int64_t);
+      Terms terms{.kind = prefixes ? Kind::scan : Kind::reduce,
+                  .rank = rank,
+                  .size = size_,
+                  .root = root,
+                  .arrays = {array_of(member.from, on_host), array_of(member.to, on_host)},
+                  .outs = {},
+                  .ins = {{0, 0, nbytes}},
+                  .reduction = {.op = Op::sum, .dtype = kInt},
+                  .topology = &topology};
+      if (has_result) terms.outs = {{1, 0, nbytes}};
+      if (!on_host) terms.by = std::make_shared<LateCombiner>();
+      member.steps = plan_of(terms);
+      member.steps.begin(terms);
+      member.room.resize(member.steps.room());
+      member.steps.set_room(array_of(member.room, on_host));
     }
   }
 
@@ -126,7 +128,7 @@ class Call {
     StagedReduction steps;
     std::vector<std::int64_t> from, to;
     std::vector<std::byte> room;
-    std::vector<Move> sends, receives;
+    std::vector<Move> receives;
     std::set<Rank> met;
     bool done = false;
   };
@@ -151,10 +153,13 @@ class Call {
       sent_.erase(found);
     }
     const std::vector<Move> arrived = std::move(member.receives);
-    member.done = !member.steps.next(member.sends, member.receives, arrived);
+    Step step;
+    member.done = !member.steps.next(step, arrived);
+    REQUIRE(step.copies.empty());
+    member.receives = step.receives;
     if (member.done) return true;
     for (const Move& move : member.receives) member.met.insert(move.rank);
-    for (const Move& move : member.sends) {
+    for (const Move& move : step.sends) {
       member.met.insert(move.rank);
       REQUIRE(move.nbytes <= kSlice);
       const bool is_new = sent_
@@ -283,9 +288,16 @@ TEST_CASE("the room follows the array") {
   Hosts hosts(1000);
   std::iota(hosts.begin(), hosts.end(), 0);
   for (const std::uint64_t slice : {std::uint64_t{kEager}, kMostSlice}) {
-    const auto plan =
-        plan_of(topology_of(hosts, {.slice = slice}),
-                {.size = 1000, .nbytes = nbytes, .reduction = {.dtype = kInt}}, kNoRoot);
+    const Topology topology = topology_of(hosts, {.slice = slice});
+    Terms terms{.kind = Kind::all_reduce,
+                .size = 1000,
+                .arrays = std::vector<Array>(1),
+                .outs = {{0, 0, nbytes}},
+                .ins = {{0, 0, nbytes}},
+                .reduction = {.op = Op::sum, .dtype = kInt},
+                .topology = &topology};
+    StagedReduction plan = plan_of(terms);
+    plan.begin(terms);
     CHECK(plan.room() < 2 * nbytes);
     CHECK(plan.chunk() >= nbytes);
   }

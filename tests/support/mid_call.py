@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import zerohop as zh
 from zerohop._world.deadline import SLICE, Deadline
-from zerohop.collectives import algorithms, desk, exchange, reductions
+from zerohop.collectives import desk, exchange
 
 from support.attempt import Attempt
 from support.patience import patient
@@ -92,7 +92,8 @@ class Standing:
     def __init__(self, world: Any, case: Case, go_on: threading.Event) -> None:
         self._world, self._case, self._go_on = world, case, go_on
         self._array = array_of(LAST, case)
-        self.looks = self.exchanges = 0
+        self.looks = 0
+        self.exchange: Any = None  # in the engine, while it runs
         self.there = threading.Event()
         self.ended = Attempt(self._call)
 
@@ -118,7 +119,8 @@ class Standing:
         # What the engine does in steps changes the array meanwhile: the results of others are smaller.
         changed = self._array[:: len(self._array) // 64] <= LAST
         begun = bool(changed.any()) and not changed.all()
-        return self.exchanges > (1 if self._case.kind == "all_gather" else 2) or begun
+        steps = 0 if self.exchange is None else self.exchange.steps
+        return steps > (1 if self._case.kind == "all_gather" else 2) or begun
 
 
 here = threading.local()  # standing: of the call in this thread
@@ -147,24 +149,24 @@ def _by_steps(at_once: Callable[..., Any]) -> Callable[..., Any]:
     return of
 
 
-def _counted(run: Callable[..., Any]) -> Callable[..., Any]:
-    def counting(self: exchange.Exchange, *given: Any, **named: Any) -> Any:
+def _seen(go_on: Callable[..., Any]) -> Callable[..., Any]:
+    def going_on(self: exchange.Exchange, *given: Any) -> Any:
         standing = _standing()
         if standing is not None:
-            standing.exchanges += 1
-        return run(self, *given, **named)
+            standing.exchange = self._exchange
+        return go_on(self, *given)
 
-    return counting
+    return going_on
 
 
 def watch_calls() -> None:
     """Makes the calls of this process look."""
-    algorithms.PIECE = reductions.PIECE = PIECE
+    exchange.PIECE = PIECE
     desk.SLICE = 0.0
     Deadline.slice = property(_slice)  # type: ignore[method-assign,assignment]
     desk.Desk.at_once = _by_steps(desk.Desk.at_once)  # type: ignore[method-assign]
     desk.Desk.pair_at_once = _by_steps(desk.Desk.pair_at_once)  # type: ignore[method-assign]
-    exchange.Exchange.run = _counted(exchange.Exchange.run)  # type: ignore[method-assign]
+    exchange.Exchange._go_on = _seen(exchange.Exchange._go_on)  # type: ignore[method-assign]
 
 
 class Victim:

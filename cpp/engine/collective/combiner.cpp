@@ -7,6 +7,11 @@
 
 namespace zerohop::engine::collective {
 
+std::shared_ptr<Combiner> host_combiner() {
+  static const auto only = std::make_shared<HostCombiner>();
+  return only;
+}
+
 void GpuCombiner::begin(const Reduction& reduction, std::byte* out,
                         std::span<const std::byte* const> in, std::uint64_t count) {
   const auto type = type_of(reduction.dtype);

@@ -38,6 +38,7 @@ class HostCombiner : public Combiner {
   }
   void finish() override {}
 };
+std::shared_ptr<Combiner> host_combiner();  // always the same
 
 // Of one call. Up to gpu::kReduceInputs blocks. Throws CudaError, TransferTimeout.
 class GpuCombiner : public Combiner {

@@ -27,9 +27,18 @@ constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
 
 void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all) {
   end();
-  sends_.swap(sends);
-  receives_.swap(receives);
+  schedule_.reset();
+  step_.sends.swap(sends);
+  step_.receives.swap(receives);
   of_all_ = of_all;
+  begin_moves();
+  step_.sends.swap(sends);
+  step_.receives.swap(receives);
+}
+
+void Exchange::begin_moves() {
+  sends_.swap(step_.sends);
+  receives_.swap(step_.receives);
   add_partners(receives_);
   add_partners(sends_);
   to_say_.reserve(sends_.size());  // enough as a rule
@@ -80,9 +89,7 @@ Deadline Exchange::until() const {
   return slice.at() < last_.at() ? slice : last_;
 }
 
-Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
-  slice_ = slice;
-  last_ = last;
+Exchange::Outcome Exchange::run_moves() {
   to_take_ = partners_;  // another call may have consumed their notifications
   for (;;) {
     if (said_ < to_say_.size() && (to_take_.empty() || fits(to_say_[said_]))) {
@@ -126,7 +133,7 @@ Exchange::Stop Exchange::say_next() {
     return std::nullopt;
   }
   if (!line.met()) return Outcome{.news = News::unmet, .rank = line.rank()};
-  if (next.what == What::ready && !next.move->memory) {
+  if (next.what == What::ready && !provide(own(*next.move))) {
     return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
   }
   std::vector<std::byte> where;
@@ -287,7 +294,7 @@ void Exchange::leave_inboxes() {
 
 // A message that stays is the last one of this call over its line: later ones are behind it.
 void Exchange::store(Line& line, const Move& move, const Message& message) {
-  Move& mine = receives_[number_of(move)];
+  Move& mine = own(move);
   const bool is_last = line.outgoing.empty() && line.incoming.all().size() == 1;
   if (move.may_stay && message.in_inbox && is_last) {
     mine.arrived = message.payload.data();

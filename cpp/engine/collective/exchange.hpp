@@ -14,23 +14,13 @@
 #include <vector>
 
 #include "engine/collective/lines.hpp"
+#include "engine/collective/schedule.hpp"
 
 namespace zerohop::engine::collective {
 
-// A block to a rank, or from it.
-struct Move {
-  Rank rank = 0;
-  std::byte* bytes = nullptr;  // null: not accessible to a CPU
-  std::uint64_t nbytes = 0;
-  std::shared_ptr<const Memory> memory{};  // of a block that is written
-  Label label;
-  // Of a receive: the block may stay in the inbox, which saves a copy, until the next begin() or
-  // end(). `arrived` is then its place there, else `bytes`.
-  bool may_stay = false;
-  const std::byte* arrived = nullptr;
-
-  bool small() const noexcept { return nbytes <= kEager; }
-  bool eager() const noexcept { return nbytes == 0 || (small() && bytes != nullptr); }
+// What the messages of a call have in common; for send_recv the numbers may differ.
+struct Labels {
+  Label send, receive;
 };
 
 // Handles one call at a time, in one thread at a time, and only one Exchange uses the Lines at a
@@ -44,27 +34,32 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  // Starts another call: takes the moves, and returns the vectors' old storage. of_all: a call of
-  // all ranks. Then a rank that has hung up ends it, even if nothing was expected from that rank.
+  // Starts another call, which has its room. of_all: a call of all ranks. Then a rank that has hung
+  // up ends it, even if nothing was expected from that rank.
+  void begin(std::shared_ptr<Schedule> schedule, const Labels& labels, bool of_all);
+  // The same for a call of one step: takes the moves, and returns the vectors' old storage.
   void begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all);
   void end() noexcept;
 
   enum class News {
     complete,      // everything has arrived, and sent memory may change
-    quiet,         // nothing arrived in time, or a rank has hung up
+    quiet,         // nothing arrived in time, a rank has hung up, or a call of many steps takes
+                   // longer
     full,          // that rank has not consumed anything in time
     unmet,         // the caller must look up that rank's inbox
     under_way,     // a transfer to that rank has not finished in time
-    unregistered,  // the receiving Memory is missing
+    unregistered,  // the Memory of the move's array is missing
     other,         // that rank sent a message of another call
     length,        // ... of the same call, with another size
     payload,       // the caller must copy what arrived to memory that a CPU cannot access
+    copy,          // the caller must make a copy to or from such memory, before it continues
   };
   struct Outcome {
     News news = News::complete;
     Rank rank = 0;
     const Move* move = nullptr;  // the move concerned
-    Label label{};               // of what arrived
+    Copy copy{};
+    Label label{};  // of what arrived
     std::uint64_t nbytes = 0;
     std::vector<std::byte> payload{};
     std::shared_ptr<Transfer> transfer{};
@@ -74,15 +69,12 @@ class Exchange {
   Outcome run(Deadline::Seconds slice, const Deadline& last);
   std::optional<Rank> culprit() const noexcept { return culprit_; }
 
-  void set_memory(std::size_t receive, Memory memory) {
-    receives_.at(receive).memory = std::make_shared<const Memory>(std::move(memory));
-  }
-  const Move& receive(std::size_t number) const { return receives_.at(number); }
   const std::vector<Move>& receives() const noexcept { return receives_; }
-  std::size_t number_of(const Move& receive) const noexcept { return &receive - receives_.data(); }
-  std::vector<Rank> missing() const;  // ranks that still have to send
-  void look();                        // a failed move never gets an answer: throws as run() does
-  void announce();                    // announces large blocks, once
+  Array& array(std::size_t number) { return schedule_->array(number); }
+  std::uint64_t steps() const noexcept { return steps_; }  // that have been begun
+  std::vector<Rank> missing() const;                       // ranks that still have to send
+  void look();      // a failed move never gets an answer: throws as run() does
+  void announce();  // announces large blocks, once
   // Of the ranks that sent anything, those that propose a GpuGroup.
   std::vector<Rank> proposers() const;
 
@@ -94,6 +86,11 @@ class Exchange {
   };
   using Stop = std::optional<Outcome>;
 
+  Outcome run_moves();
+  Stop begin_step();
+  void begin_moves();
+  bool provide(Move& move) const;
+  Move& own(const Move& receive) noexcept { return receives_[&receive - receives_.data()]; }
   void add_partners(const std::vector<Move>& moves);
   static bool fits(const Saying& saying) noexcept;
   Deadline until() const;
@@ -113,6 +110,12 @@ class Exchange {
 
   const std::shared_ptr<Lines> lines_;
   const bool proposes_;
+  std::shared_ptr<Schedule> schedule_;
+  Labels labels_;
+  Step step_;               // the next one
+  bool in_step_ = false;    // its moves are on their way
+  std::size_t copied_ = 0;  // of its copies
+  std::uint64_t steps_ = 0;
   std::vector<Move> sends_, receives_;  // in place
   bool of_all_ = false;
   std::vector<Line*> partners_;

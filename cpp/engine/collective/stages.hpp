@@ -57,6 +57,8 @@ class Topology {
 
   Rank size() const noexcept { return size_; }
   std::size_t hosts() const noexcept { return hosts_.size(); }
+  // The ranks of each host.
+  const std::vector<std::vector<Rank>>& ranks_by_host() const noexcept { return hosts_; }
   const Algorithm& algorithm(std::uint64_t nbytes) const noexcept;
   // Whether whole blocks go to all ranks that need them at once.
   bool is_direct(const Algorithm& algorithm, std::uint64_t nbytes) const noexcept;

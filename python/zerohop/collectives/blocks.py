@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, Any
 from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._world.history import amount
-from zerohop._world.parts import Span
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from zerohop.endpoint import Endpoint
 
 
@@ -41,11 +37,6 @@ class Flat:
         self.what, self.array, self._view, self._endpoint = what, array, view, endpoint
         self.address, self.nbytes, self.device = view.address, view.nbytes, view.device
         self.dtype, self.shape = view.dtype, tuple(view.shape)
-        count = 1
-        for length in self.shape:
-            count *= length
-        self.itemsize = self.nbytes // count if count else 1
-        self._bytes: NDArray[np.uint8] | None = None
         self._memory: _core.Memory | None = None
         # `remote` of closed Memory raises.
         if isinstance(array, _core.Memory) and array.remote.endpoint_id != endpoint.id:
@@ -54,23 +45,13 @@ class Flat:
             self.memory.__dlpack__()  # waits for the default stream
 
     @property
-    def bytes(self) -> NDArray[np.uint8]:
-        """A host array as uint8."""
-        if self._bytes is None:
-            import numpy as np
-
-            self._bytes = np.asarray(Span(self.array).bytes())
-        return self._bytes
-
-    @property
     def memory(self) -> _core.Memory:
         """The registered memory, with one axis."""
         if self._memory is None:
             given = isinstance(self.array, _core.Memory)
             # Without the cache: the other ranks' right to it ends with the call.
             memory = self.array if given else self._endpoint.register(self.array, cache=False)
-            memory = memory.reshape(-1)
-            self._memory = memory if memory.dtype == self.dtype else memory.view(self.dtype)
+            self._memory = memory.reshape(-1)
         return self._memory
 
     def whole(self) -> Block:
@@ -108,12 +89,8 @@ class Block:
         return self.flat.address + self.begin
 
     @property
-    def bytes(self) -> NDArray[np.uint8]:
-        return self.flat.bytes[self.begin : self.begin + self.nbytes]
-
-    @property
     def memory(self) -> _core.Memory:
-        return self.flat.memory[self.elements]
+        return self.flat.memory.view("uint8")[self.range]
 
     @property
     def size(self) -> str:
@@ -121,19 +98,13 @@ class Block:
         return amount(self.nbytes, self.flat.dtype)
 
     @property
-    def elements(self) -> slice:
-        size = self.flat.itemsize
-        return slice(self.begin // size, (self.begin + self.nbytes) // size)
+    def range(self) -> slice:
+        """In the bytes of its array."""
+        return slice(self.begin, self.begin + self.nbytes)
 
     def is_at(self, other: Block) -> bool:
         """Whether the two have the same address."""
         return _place(self) == _place(other)
-
-    def pieces(self, nbytes: int) -> list[Block]:
-        """Pieces of this size, the last one perhaps smaller; an empty block has one empty piece."""
-        size = max(1, nbytes // self.flat.itemsize) * self.flat.itemsize
-        begins = range(0, max(self.nbytes, 1), size)
-        return [Block(self.flat, self.begin + at, min(size, self.nbytes - at)) for at in begins]
 
 
 def cut_evenly(flat: Flat, size: int) -> list[Block]:

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SCATTER
-from zerohop.collectives import algorithms
 from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
+from zerohop.collectives.exchange import Blocks
 from zerohop.collectives.order import Collective
 from zerohop.collectives.views import are_even, view_of, views_of_parts
 
@@ -65,7 +65,7 @@ class CollectiveCalls:
             root,
             [flat],
             how,
-            lambda turn: algorithms.broadcast(turn, flat.whole()),
+            Blocks([], [flat.whole()]),
             flat.nbytes,
         )
 
@@ -98,13 +98,7 @@ class CollectiveCalls:
             check_dtypes(flats)
             check_own(target.whole(), blocks[root])
             check_apart([target.whole()], moved(blocks, root, target.whole()))
-        return desk.start(
-            "scatter",
-            root,
-            flats,
-            how,
-            lambda turn: algorithms.scatter(turn, target.whole(), blocks),
-        )
+        return desk.start("scatter", root, flats, how, Blocks([target.whole()], blocks))
 
     def gather(
         self,
@@ -136,9 +130,7 @@ class CollectiveCalls:
             check_dtypes(flats)
             check_own(source.whole(), blocks[root])
             check_apart(blocks, moved([source.whole()], 0, blocks[root]))
-        return desk.start(
-            "gather", root, flats, how, lambda turn: algorithms.gather(turn, blocks, source.whole())
-        )
+        return desk.start("gather", root, flats, how, Blocks(blocks, [source.whole()]))
 
     def all_gather(
         self,
@@ -170,7 +162,7 @@ class CollectiveCalls:
             None,
             [source, *flats],
             how,
-            lambda turn: algorithms.all_gather(turn, blocks, source.whole()),
+            Blocks(blocks, [source.whole()]),
             sum(block.nbytes for block in blocks),
         )
 
@@ -203,9 +195,7 @@ class CollectiveCalls:
         check_dtypes(flats)
         check_own(theirs[self.rank], mine[self.rank])
         check_apart(theirs, moved(mine, self.rank, theirs[self.rank]))
-        return desk.start(
-            "all_to_all", None, flats, how, lambda turn: algorithms.all_to_all(turn, theirs, mine)
-        )
+        return desk.start("all_to_all", None, flats, how, Blocks(theirs, mine))
 
     def send_recv(
         self,
@@ -234,22 +224,14 @@ class CollectiveCalls:
         desk, how = self._desk, How(stream, timeout, wait)
         to = None if to is None else desk.rank(to, "to=")
         from_ = None if from_ is None else desk.rank(from_, "from_=")
-        sends = [] if to is None else [(to, desk.flat(array, "array"))]
-        receives = [] if from_ is None else [(from_, desk.flat(out, "out", writable=True))]
         if (to == self.rank) != (from_ == self.rank):
             raise ValueError("a rank that sends to itself must receive in the same call")
-        if sends and receives and to == self.rank:
-            check_dtypes([sends[0][1], receives[0][1]])
-            check_own(receives[0][1].whole(), sends[0][1].whole())
-        check_apart([flat.whole() for _, flat in receives], [flat.whole() for _, flat in sends])
-        return desk.start(
-            "send_recv",
-            None,
-            [flat for _, flat in (*sends, *receives)],
-            how,
-            lambda turn: algorithms.send_recv(
-                turn,
-                [desk.sending(turn, rank, flat.whole()) for rank, flat in sends],
-                [desk.receiving(turn, rank, flat.whole()) for rank, flat in receives],
-            ),
-        )
+        sends = [] if to is None else [desk.flat(array, "array")]
+        receives = [] if from_ is None else [desk.flat(out, "out", writable=True)]
+        targets, sources = ([each.whole() for each in of] for of in (receives, sends))
+        if sends and to == self.rank:
+            check_dtypes([*sends, *receives])
+            check_own(targets[0], sources[0])
+        check_apart(targets, sources)
+        blocks = Blocks(targets, sources, (to, from_))
+        return desk.start("send_recv", None, [*sends, *receives], how, blocks)

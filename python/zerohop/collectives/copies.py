@@ -1,7 +1,8 @@
-"""Copies within this rank, by NumPy in host memory, by the rank's Peer to itself if a GPU is involved; its scratch memory, and its GPUs' reductions."""
+"""Copies within this rank to and from memory that a CPU does not reach, by the rank's Peer to itself; its room for calls, and its GPUs' reductions."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -20,50 +21,34 @@ class Copier:
     def __init__(self, membership: Membership) -> None:
         self._membership = membership
         self._byte: Any = None  # used by wait_for()
-        self._kept: dict[str, Any] = {}  # by device, used by kept_scratch()
+        self._kept: dict[str, Any] = {}  # by device, used by room()
         self._reducers: dict[str, _core.GpuReducer | None] = {}
 
     def copy(self, target: Block, source: Block, deadline: Deadline) -> None:
         """Copies a block of the same size; the two are the same memory or do not overlap. Raises TransferTimeout, CudaError."""
-        if source.nbytes == 0 or target.is_at(source):
-            return
-        if target.on_host and source.on_host:
-            target.bytes[:] = source.bytes
-            return
         membership = self._membership
-        whole = membership.own_endpoint().register(source.flat.array).reshape(-1)
+        whole = membership.own_endpoint().register(source.flat.array).reshape(-1).view("uint8")
         back = membership.peer(membership.rank, deadline)
-        back.write(whole[source.elements], target.memory.remote).wait(deadline.left)
+        back.write(whole[source.range], target.memory.remote).wait(deadline.left)
 
     def fill(self, target: Block, payload: bytes, deadline: Deadline) -> None:
         """Copies the payload of a message."""
-        source = np.frombuffer(payload, np.uint8)
-        if target.on_host:
-            target.bytes[:] = source
-        elif target.nbytes:
-            between = self.scratch(target.nbytes, target, for_gpus=True)
-            between.bytes[:] = source
-            self.copy(target, between, deadline)
+        endpoint = self._membership.endpoint
+        between = endpoint.empty(len(payload))
+        np.asarray(between)[:] = np.frombuffer(payload, np.uint8)
+        self.copy(target, Flat(endpoint, between, "room").whole(), deadline)
 
-    def scratch(self, nbytes: int, like: Block, *, for_gpus: bool) -> Block:
-        """Host memory of the same dtype. for_gpus: it will be copied to or from GPUs."""
-        endpoint, flat = self._membership.endpoint, like.flat
-        if for_gpus and nbytes:
-            return Flat(
-                endpoint, endpoint.empty(nbytes // flat.itemsize, flat.dtype), "scratch"
-            ).whole()
-        scratch = Flat(endpoint, np.empty(nbytes, np.uint8), "scratch")
-        scratch.dtype, scratch.itemsize = flat.dtype, flat.itemsize
-        return scratch.whole()
-
-    def kept_scratch(self, nbytes: int, like: Block, device: str = "cpu") -> Block:
-        """As scratch(), in registered memory that the next call uses again. device: "cpu", or a GPU with a reducer."""
-        endpoint, flat = self._membership.endpoint, like.flat
-        kept = self._kept.get(device)
+    def room(self, nbytes: int, device: str) -> Flat:
+        """Registered memory, which the next call uses again. device: "cpu", or a GPU with a reducer."""
+        endpoint, kept = self._membership.endpoint, self._kept.get(device)
         if kept is None or kept.nbytes < nbytes:
-            whole = -(-nbytes // 16) * 16  # so that elements of any type fit
-            kept = self._kept[device] = endpoint.empty(max(whole, 4096), device=device)
-        return Block(Flat(endpoint, kept.view(flat.dtype), "scratch"), 0, nbytes)
+            kept = self._kept[device] = endpoint.empty(max(nbytes, 4096), device=device)
+        return Flat(endpoint, kept, "room")
+
+    def reducer_of(self, flats: Iterable[Flat]) -> _core.GpuReducer | None:
+        """Of the GPU in whose memory all of them are. None: CPUs reduce them."""
+        devices = {flat.device for flat in flats}
+        return self.reducer(*devices) if len(devices) == 1 else None
 
     def reducer(self, device: str) -> _core.GpuReducer | None:
         """None: CPUs reduce what is in that memory."""

@@ -1,4 +1,4 @@
-"""The entry to a rank's collectives: turns the arrays of each call into a Turn, in order."""
+"""The entry to a rank's collectives: turns the arrays of each call into blocks, and runs the calls in order."""
 
 from __future__ import annotations
 
@@ -9,18 +9,28 @@ from zerohop import _core
 from zerohop._endpoint.numbers import whole
 from zerohop._world.deadline import SLICE, Deadline
 from zerohop._world.ending import Ending
-from zerohop._world.history import ALL_REDUCE, KINDS, NO_ROOT, REDUCE_SCATTER, Called, Common
+from zerohop._world.history import (
+    ALL_GATHER,
+    ALL_REDUCE,
+    KINDS,
+    NO_ROOT,
+    REDUCE_SCATTER,
+    SEND_RECV,
+    Called,
+    Common,
+)
 from zerohop.collectives.blocks import Block, Flat, cut, cut_evenly
 from zerohop.collectives.copies import Copier
-from zerohop.collectives.exchange import Exchange, Move, Stop
+from zerohop.collectives.exchange import Blocks, Exchange, Stop
 from zerohop.collectives.gpu_group import GpuGroup
 from zerohop.collectives.lines import Lines
 from zerohop.collectives.order import Collective, Order
 from zerohop.collectives.reductions import Reduction
-from zerohop.collectives.turn import Turn
 from zerohop.errors import RouteUnavailable
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from zerohop._world.membership import Membership
 
 
@@ -99,30 +109,51 @@ class Desk:
         root: int | None,
         flats: Sequence[Flat],
         how: How,
-        body: Callable[[Turn], None],
+        blocks: Blocks,
         agreed: int | None = None,
-        reduction: Reduction | None = None,
+        after: Callable[[], None] | None = None,
     ) -> Collective:
-        """body: the algorithm. agreed: the size, if all ranks must have the same. reduction: what it does, if it is one. Raises its error, if it is waited for."""
+        """flats: all arrays. agreed: the size, if all ranks must have the same. after: called once it is complete. Raises its error, if it is waited for."""
 
         proposes = kind in _HEARD_BY_ALL and self.gpus.proposes(flats)
 
         def run(call: Called, deadline: Deadline) -> None:
-            turn = Turn(call, self.lines, self._copier, deadline, proposes)
-            body(turn)
-            if proposes and turn.topology.hosts > 1:
+            numbers = self._count_pair(blocks.pair) if kind == KINDS[SEND_RECV] else None
+            exchange = Exchange(kind, self.lines, self._copier, deadline)
+            proposers = exchange.run(call, blocks, numbers=numbers, proposes=proposes)
+            if after is not None:
+                after()
+            if not proposes:
+                return
+            if self.lines.topology(deadline).hosts > 1:
                 self.gpus.decline("the ranks do not all copy from and to each other on one host")
-            elif proposes and len(turn.proposers) == turn.size - 1:
-                self.gpus.settle(turn, flats)
+            elif len(proposers) == self._membership.size - 1:
+                self.gpus.settle(flats, deadline, lambda notes: self._gather(call, notes, deadline))
 
         dtype = flats[0].dtype if flats else ""
-        if reduction is not None:
-            reduction.check(dtype)
-        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(reduction or ()))
+        if blocks.reduction is not None:
+            blocks.reduction.check(dtype)
+        common = Common(NO_ROOT if root is None else root, agreed, dtype, *(blocks.reduction or ()))
         collective = self._start(kind, common, run, flats, how)
         if proposes:
             self.gpus.settles_with(collective)
         return collective
+
+    def _count_pair(self, pair: tuple[int | None, int | None]) -> tuple[int, int]:
+        """The numbers of the next send_recv to the one rank, and from the other; not of one with itself."""
+        to, source = pair
+        if to == self._membership.rank:
+            return 0, 0
+        return (
+            0 if to is None else self._calls.count_sent(to),
+            0 if source is None else self._calls.count_received(source),
+        )
+
+    def _gather(self, call: Called, notes: np.ndarray, deadline: Deadline) -> None:
+        """Completes an array of one row from each rank, within that call."""
+        blocks = cut_evenly(self.flat(notes, "notes", writable=True), len(notes))
+        exchange = Exchange(call.kind, self.lines, self._copier, deadline)
+        exchange.run(call, Blocks(blocks, [blocks[self._membership.rank]]), kind=ALL_GATHER)
 
     def at_once(
         self,
@@ -133,7 +164,7 @@ class Desk:
         timeout: float | None,
         *reduction: Any,
     ) -> Collective | None:
-        """The fast path for few ranks and small host arrays. None: another case, or wrong arguments, left to start().
+        """The fast path for small host arrays. None: another case, or wrong arguments, left to start().
 
         kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. reduction: its
         operation and factor. Raises its error.
@@ -223,10 +254,3 @@ class Desk:
     def untaken(self) -> str:
         """As Order.untaken()."""
         return self._order.untaken()
-
-    def sending(self, turn: Turn, to: int, block: Block) -> Move:
-        """The next send_recv to that rank."""
-        return turn.move(to, block, number=self._calls.count_sent(to))
-
-    def receiving(self, turn: Turn, source: int, block: Block) -> Move:
-        return turn.move(source, block, number=self._calls.count_received(source))

@@ -1,34 +1,39 @@
-"""The building block of collectives: blocks that go to some ranks while others come from some.
+"""A collective while it runs on this rank.
 
-The messages are in C++ (_core.Exchange); this part prepares the program's arrays for it, and handles its stops.
+What goes where and when, and the messages, are in C++ (_core.Exchange, cpp/engine/collective); this part prepares the program's arrays
+for it, and handles its stops.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.ending import Mismatch
-from zerohop._world.history import KINDS, Called
+from zerohop._world.history import ALL_REDUCE, BROADCAST, KINDS, REDUCE, SCAN, Called
 from zerohop.collectives.blocks import Block, Flat
 from zerohop.collectives.copies import Copier
-from zerohop.collectives.lines import EAGER, Lines
+from zerohop.collectives.lines import Lines
+from zerohop.collectives.reductions import Reduction
 from zerohop.errors import Error
+
+PIECE = 0  # most bytes of a block on the way at a time; 0: as C++ has it
+# They go by host.
+_OF_HOSTS = (BROADCAST, REDUCE, ALL_REDUCE, SCAN)
 
 # The result of _core.Exchange.run(): the reason of a stop, its rank, and details.
 Stop: TypeAlias = tuple[str, int, Any]
 
 
-class Move(NamedTuple):
-    """A block to or from a rank. number: of the call; whole: bytes of the block that contains this one."""
+class Blocks(NamedTuple):
+    """outs, ins: one, or one for each rank; a broadcast has its block in `ins`. pair: of a send_recv: to and from which rank."""
 
-    rank: int
-    block: Block
-    number: int
-    whole: int
-    part: int
+    outs: Sequence[Block]
+    ins: Sequence[Block]
+    pair: tuple[int | None, int | None] = (None, None)
+    reduction: Reduction | None = None
 
 
 class Exchange:
@@ -37,75 +42,78 @@ class Exchange:
     def __init__(self, kind: str, lines: Lines, copier: Copier, deadline: Deadline) -> None:
         self._lines, self._copier, self._deadline = lines, copier, deadline
         self._of_all = kind != "send_recv"
-        self._receives: Sequence[Move] = ()  # none of these
-        self._flats: list[Flat] = []  # of these
+        self._flats: dict[int, Flat] = {}  # by number
+        self._found: list[Flat] = []  # those that are closed at the end of the call
 
     def run(
-        self, call: Called, sends: Sequence[Move], receives: Sequence[Move], proposes: bool
+        self,
+        call: Called,
+        blocks: Blocks,
+        *,
+        numbers: tuple[int, int] | None = None,
+        kind: int | None = None,
+        proposes: bool = False,
     ) -> list[int]:
         """Returns when all blocks have arrived and the sent ones may be changed.
 
-        proposes: a group of GPUs. Returns the other ranks that do so.
+        numbers: what is sent and received has; default: the call's. kind: what is done, if not the call. proposes: a group of GPUs.
+        Returns the other ranks that do so.
         """
-        self._connect(move.rank for move in (*receives, *sends))
-        self._receives = receives
-        self._exchange = _core.Exchange(
-            self._lines.membership.endpoint,
-            self._lines.core,
-            [_row(move) for move in sends],
-            [_row(move) for move in receives],
-            KINDS.index(call.kind),
-            call.root,
-            call.digest,
-            self._of_all,
-            proposes,
-        )
+        lines, deadline = self._lines, self._deadline
+        named = KINDS.index(call.kind)
+        kind = named if kind is None else kind
+        if kind in _OF_HOSTS:
+            lines.topology(deadline)
+        numbers = numbers or (call.number, call.number)
+        self._exchange = self._made(call, named, kind, blocks, numbers, proposes)
+        room = self._room()
+        lines.connect(self._exchange.partners, deadline, all_needed=self._of_all)
+        self._exchange.begin(room)
         self._go_on()
         return self._exchange.proposers()
 
-    def run_stages(
+    def _made(
         self,
         call: Called,
-        reduction: tuple[int, float],
-        source: Block,
-        target: Block | None,
-        room: Block | None,
-        *,
-        whole: int,
-        before: int,
-        written: bool,
+        named: int,
+        kind: int,
+        blocks: Blocks,
+        numbers: tuple[int, int],
         proposes: bool,
-        gpu: _core.GpuReducer | None,
-    ) -> list[int]:
-        """A part of a reduction. written: slices are, to registered memory, which the room then is, too.
+    ) -> _core.Exchange:
+        membership, (outs, ins, pair, reduction) = self._lines.membership, blocks
+        flats = {id(each.flat): each.flat for each in (*outs, *ins)}
+        self._flats = dict(enumerate(flats.values()))
+        places = {key: number for number, key in enumerate(flats)}
 
-        whole: bytes of the call's array; before: those before this part. gpu: in whose memory the blocks are; None: in the host's.
-        Otherwise as run().
-        """
-        membership = self._lines.membership
-        self._exchange = _core.begin_reduction(
+        def rows(of: Sequence[Block]) -> list[tuple[int, int, int]]:
+            return [(places[id(each.flat)], each.begin, each.nbytes) for each in of]
+
+        gpu = None if reduction is None else self._copier.reducer_of(flats.values())
+        sent, received = (each[0].flat.dtype if each else call.dtype for each in (ins, outs))
+        return _core.Exchange(
             membership.endpoint,
             self._lines.core,
-            membership.rank,
-            reduction,
-            (KINDS.index(call.kind), call.root, call.number, whole, call.digest),
-            source.flat.dtype,
-            [
-                None if each is None else (each.address, each.memory if written else None)
-                for each in (source, target, room)
-            ],
-            source.nbytes,
-            before,
-            proposes,
+            (kind, membership.rank, membership.size, call.root),
+            (named, *numbers, call.digest, sent, received),
+            [_row(flat) for flat in flats.values()],
+            rows(outs),
+            rows(ins),
+            pair,
+            reduction or (0, 1.0),
             gpu,
             self._deadline.left,
+            PIECE,
+            proposes,
         )
-        self._go_on()
-        return self._exchange.proposers()
 
-    def _connect(self, ranks: Iterable[int]) -> None:
-        # A sender may have to wait until its partner has an inbox for it.
-        self._lines.connect(ranks, self._deadline, all_needed=self._of_all)
+    def _room(self) -> tuple[int, bool] | None:
+        nbytes, on_host = self._exchange.room
+        if not nbytes:
+            return None
+        device = "cpu" if on_host else self._flats[0].device
+        room = self._flats[len(self._flats)] = self._copier.room(nbytes, device)
+        return _row(room)
 
     def go_on_with(self, exchange: _core.Exchange, stop: Stop | BaseException) -> None:
         """Continues one that has run. stop: its result or exception."""
@@ -129,7 +137,7 @@ class Exchange:
                 if stop is None:
                     return
         finally:
-            for flat in self._flats:
+            for flat in self._found:
                 flat.close()
 
     def _answer(self, news: str, rank: int, detail: Any) -> None:
@@ -142,33 +150,33 @@ class Exchange:
         elif news == "unmet":
             lines.meet(rank, deadline, self._exchange.missing(), self._of_all)
         elif news == "unregistered":
-            self._exchange.set_memory(detail, self._place(detail).memory)
+            self._exchange.set_memory(detail, self._flat(detail).memory)
         elif news == "under_way":
             try:
                 detail.wait(deadline.left)
             except Error as error:
                 raise lines.membership.named(error, rank) from None
         elif news == "payload":
-            number, payload = detail
-            self._copier.fill(self._place(number), payload, deadline)
+            number, begin, payload = detail
+            target = Block(self._flat(number), begin, len(payload))
+            self._copier.fill(target, payload, deadline)
+        elif news == "copy":
+            number, begin, other, other_begin, nbytes = detail
+            source = Block(self._flat(other), other_begin, nbytes)
+            self._copier.copy(Block(self._flat(number), begin, nbytes), source, deadline)
         elif news == "length":
             raise Mismatch(f"rank {rank} has sent {detail} bytes of it")
         else:
             raise lines.mismatch(rank, *detail)
 
-    def _place(self, number: int) -> Block:
-        """The block of that receive."""
-        if self._receives:
-            return self._receives[number].block
-        endpoint = self._lines.membership.endpoint
-        memory = self._exchange.memory(number)
-        if memory is not None:
-            return Flat(endpoint, memory, "out", writable=True).whole()
-        out, begin, nbytes, dtype, itemsize = self._exchange.place(number)
-        flat = Flat(endpoint, out, "out", writable=True)
-        flat.dtype, flat.itemsize = dtype, itemsize
-        self._flats.append(flat)
-        return Block(flat, begin, nbytes)
+    def _flat(self, number: int) -> Flat:
+        """The array of that number."""
+        if number not in self._flats:
+            array = self._exchange.array(number)
+            flat = Flat(self._lines.membership.endpoint, array, "out")
+            self._flats[number] = flat
+            self._found.append(flat)
+        return self._flats[number]
 
     def _wait(self) -> None:
         exchange = self._exchange
@@ -186,11 +194,5 @@ class Exchange:
         return error if rank is None else self._lines.membership.named(error, rank)
 
 
-def _row(move: Move) -> tuple[Any, ...]:
-    """In the form of _core.Exchange. Large blocks and those on a GPU are registered."""
-    rank, block, number, whole, part = move
-    on_host = block.on_host
-    needed = block.nbytes > EAGER or (not on_host and block.nbytes > 0)
-    memory = block.memory if needed else None
-    address = block.address if on_host else None
-    return (rank, address, block.nbytes, memory, number, whole, part, block.flat.dtype)
+def _row(flat: Flat) -> tuple[int, bool]:
+    return flat.address, flat.whole().on_host

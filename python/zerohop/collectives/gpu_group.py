@@ -12,16 +12,15 @@ from base64 import b64decode, b64encode
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
 from zerohop._world.history import KINDS, NO_ROOT
-from zerohop.collectives.blocks import Block, Flat
+from zerohop.collectives.blocks import Flat
 from zerohop.collectives.order import Collective
-from zerohop.collectives.turn import Turn
 from zerohop.collectives.views import check_views
 from zerohop.errors import CudaError, Error, RouteUnavailable, TransferTimeout
 
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
 WAYS = ("auto", "kernels", "messages")
+# Completes an array of one row from each rank.
+Gather: TypeAlias = Callable[[np.ndarray], None]
 _NOTE = 4096  # bytes of what ranks exchange at the set-up
-_SETUP = 1 << 30  # the first part of these blocks
 _TELL = 0.5  # seconds to tell the others that this rank has left
 _LATE = 1.0  # seconds, more than its kernel, until a wait for a call gives up
 
@@ -107,10 +107,10 @@ class GpuGroup:
         """That call may set up a group: the next one with GPU arrays waits for it, so that all ranks decide alike how it goes."""
         self._settling = collective
 
-    def settle(self, turn: Turn, flats: Sequence[Flat]) -> None:
-        """All ranks call it in the same Turn, with the arrays of its call. Raises RouteUnavailable where kernels were demanded."""
+    def settle(self, flats: Sequence[Flat], deadline: Deadline, gather: Gather) -> None:
+        """All ranks call it in the same call, with its arrays. Raises RouteUnavailable where kernels were demanded."""
         try:
-            self._settle(turn, _gpu_of(flats))
+            self._settle(_gpu_of(flats), deadline, gather)
         finally:
             self._settled, self._new = True, None
             if self._group is None:
@@ -123,22 +123,30 @@ class GpuGroup:
         if self._wanted == "kernels":
             raise RouteUnavailable(f'gpu_collectives="kernels" cannot be: {why}')
 
-    def _settle(self, turn: Turn, device: str) -> None:
-        offer = self._offer(device, turn.deadline)
-        offers = [_Offer(*json.loads(note)) for note in _exchange(turn, json.dumps(offer), 0)]
+    def _settle(self, device: str, deadline: Deadline, gather: Gather) -> None:
+        offer = json.dumps(self._offer(device, deadline))
+        offers = [_Offer(*json.loads(note)) for note in self._gathered(offer, gather)]
         why = next((each.why for each in offers if each.why), "") or self._shared(offers)
         group = None
         if not why:
             try:
-                group = self._made(offers, turn.deadline)
+                group = self._made(offers, deadline)
             except (RouteUnavailable, CudaError, TransferTimeout) as error:
                 why = str(error)
-        found = _exchange(turn, why, 1)
+        found = self._gathered(why, gather)
         reasons = [f"rank {rank}: {text}" for rank, text in enumerate(found) if text]
         if reasons:
             self.decline(reasons[0])
         else:
             self._group, self.device = group, device
+
+    def _gathered(self, text: str, gather: Gather) -> list[str]:
+        """Sends a text to all other ranks. Returns those of all, by rank."""
+        notes = np.zeros((self._membership.size, _NOTE), np.uint8)
+        said = np.frombuffer(text.encode()[:_NOTE], np.uint8)
+        notes[self._membership.rank, : said.nbytes] = said
+        gather(notes)
+        return [note.tobytes().rstrip(b"\0").decode(errors="replace") for note in notes]
 
     def _offer(self, device: str, deadline: Deadline) -> _Offer:
         membership = self._membership
@@ -322,22 +330,6 @@ class KernelCollective(Collective):
         except (Error, ValueError):
             return True
         return True
-
-
-def _exchange(turn: Turn, text: str, step: int) -> list[str]:
-    """Sends a text to all other ranks. Returns those of all, by rank."""
-    endpoint = turn.lines.membership.endpoint
-    notes = np.zeros((turn.size, _NOTE), np.uint8)
-    said = np.frombuffer(text.encode()[:_NOTE], np.uint8)
-    notes[turn.rank, : said.nbytes] = said
-    flat = Flat(endpoint, notes, "notes", writable=True)
-    blocks = [Block(flat, rank * _NOTE, _NOTE) for rank in range(turn.size)]
-    part = _SETUP + step
-    turn.exchange(
-        [turn.move(other, blocks[turn.rank], part=part) for other in turn.others],
-        [turn.move(other, blocks[other], part=part) for other in turn.others],
-    )
-    return [note.tobytes().rstrip(b"\0").decode(errors="replace") for note in notes]
 
 
 def _gpu_of(flats: Sequence[Flat]) -> str:

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SCAN
-from zerohop.collectives import reductions
 from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
-from zerohop.collectives.reductions import Reduction, parse_reduction
-from zerohop.collectives.turn import Turn
+from zerohop.collectives.exchange import Blocks
+from zerohop.collectives.reductions import OPS, Reduction, parse_reduction
 from zerohop.collectives.views import are_even, view_of, views_of_parts
 
 _NUMBERS = (int, float, complex, np.generic)
-_SIMPLE = {op: number for op, number in reductions.OPS.items() if op != "premul_sum"}
+_SIMPLE = {op: number for op, number in OPS.items() if op != "premul_sum"}
 
 
 class ReductionCalls:
@@ -130,9 +129,8 @@ class ReductionCalls:
             None,
             flats,
             How(stream, timeout, wait),
-            lambda turn: reductions.reduce_scatter(turn, target.whole(), blocks, reduction),
+            Blocks([target.whole()], blocks, reduction=reduction),
             sum(block.nbytes for block in blocks),
-            reduction,
         )
 
     def _reduce(
@@ -161,15 +159,11 @@ class ReductionCalls:
         if out is not None and has_result:
             result = desk.flat(target.array, "out", writable=True)
             _check_pair(result, flat)
-        call = _CALLS[kind]
-
-        def body(turn: Turn) -> None:
-            call(turn, result.whole() if has_result else None, flat.whole(), reduction)
-            if has_result:
-                target.unpack()
-
         flats = [flat] if result is flat else [flat, result]
-        return desk.start(KINDS[kind], root, flats, how, body, flat.nbytes, reduction)
+        outs = [result.whole()] if has_result else []
+        blocks = Blocks(outs, [flat.whole()], reduction=reduction)
+        after = target.unpack if has_result else None
+        return desk.start(KINDS[kind], root, flats, how, blocks, flat.nbytes, after)
 
     def _reduce_number(
         self, kind: int, root: int | None, number: Any, reduction: Reduction, out: Any, how: How
@@ -185,13 +179,6 @@ class ReductionCalls:
         if root not in (None, self.rank):
             return None
         return array[()] if isinstance(number, np.generic) else array.item()
-
-
-_CALLS: dict[int, Callable[..., None]] = {
-    ALL_REDUCE: reductions.all_reduce,
-    REDUCE: reductions.reduce,
-    SCAN: reductions.scan,
-}
 
 
 def _check_pair(result: Flat, flat: Flat) -> None:
