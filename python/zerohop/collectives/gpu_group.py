@@ -218,6 +218,9 @@ class GpuGroup:
         text = f"{KINDS[kind]} of {membership.name!r}"
         if not views or not views[0].nbytes:
             return Collective(text, seconds, True)
+        part = None
+        if views[0].nbytes * (membership.size - 1) > _core.GpuGroup.PACKET_BYTES[membership.size]:
+            part = membership.gpu_segments.part_with(views[0], membership, Deadline(seconds))
         try:
             transfer = group.call(
                 kind,
@@ -230,6 +233,7 @@ class GpuGroup:
                 [view.address for view in targets],
                 stream,
                 seconds,
+                part,
             )
         except (RouteUnavailable, CudaError):  # of this call alone
             raise
