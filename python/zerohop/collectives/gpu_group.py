@@ -2,7 +2,7 @@
 
 All ranks must agree before the first: once every rank has passed a GPU array to the same all_reduce or reduce_scatter, which went
 by messages, they exchange the addresses of their arenas, and map them. Nothing else is ever agreed between CPUs: a kernel shows
-the others which call it is (cpp/gpu/group_call.hpp).
+the others which call it is, and where in a segment its arrays lie (cpp/gpu/group_call.hpp).
 """
 
 from __future__ import annotations
