@@ -19,29 +19,23 @@ bool overlap(std::uint64_t a, std::uint64_t nbytes_of_a, std::uint64_t b,
 }  // namespace
 
 bool lies_in(const gpu::GroupCall& call, const Extent& memory) noexcept {
-  bool any = false, all = true;
-  const auto look = [&](std::uint64_t address, std::uint64_t nbytes) {
-    if (address == 0 || nbytes == 0) return;
-    any = true;
-    all = all && memory.begin <= address && address + nbytes <= memory.end;
+  const auto lies = [&](std::uint64_t address, std::uint64_t nbytes) {
+    return address != 0 && memory.begin <= address && address + nbytes <= memory.end;
   };
+  const std::uint64_t own = call.lengths[call.rank];
+  bool accessed = false;
   for (std::uint32_t rank = 0; rank < call.size; ++rank) {
-    if (rank == call.rank) continue;
-    const std::uint64_t nbytes = call.lengths[rank];
-    look(call.sends[rank], nbytes);
-    look(call.gathers[rank], nbytes);
-    // A scan in place.
-    if (call.result != 0 && call.sends[rank] != 0 &&
-        overlap(call.result, call.lengths[call.rank], call.sends[rank], nbytes)) {
-      return false;
+    const std::uint64_t nbytes = call.lengths[rank], sent = call.sends[rank];
+    if (rank == call.rank || nbytes == 0) continue;
+    for (const std::uint64_t address : {sent, call.gathers[rank]}) {
+      if (address != 0 && !lies(address, nbytes)) return false;
+      accessed = accessed || address != 0;
     }
+    // A scan in place.
+    if (call.result != 0 && sent != 0 && overlap(call.result, own, sent, nbytes)) return false;
   }
-  if (any) return all;
-  look(call.result, call.lengths[call.rank]);
-  for (std::uint32_t rank = 0; rank < call.size; ++rank) {
-    look(call.receives[rank], call.lengths[call.rank]);
-  }
-  return any && all;
+  if (accessed || lies(call.sends[call.rank], own) || lies(call.result, own)) return true;
+  return std::ranges::any_of(call.receives, [&](auto address) { return lies(address, own); });
 }
 
 GroupPart::GroupPart(const GroupPlace& place, Memory own)

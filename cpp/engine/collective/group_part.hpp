@@ -16,8 +16,8 @@
 
 namespace zerohop::engine::collective {
 
-// Whether all of this rank's arrays that others access lie in that memory; if they access none, its
-// own. False also if a call stores into what others read.
+// Whether all that others access of this rank's arrays lies in that memory; if they access nothing,
+// whether any of its arrays does. False also if a call stores into what others read.
 bool lies_in(const gpu::GroupCall& call, const Extent& memory) noexcept;
 
 // Thread-safe once all have met.

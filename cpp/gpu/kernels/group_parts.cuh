@@ -79,6 +79,7 @@ __device__ __noinline__ Way choose_way(const GroupCall& call, u32 number, u64 fi
     way = await_arrays(call, number, other, first_flags + other * sizeof(u64), patience, places);
   } else if (other == call.rank) {
     places->sources[other] = call.sends[other];
+    places->targets[other] = call.result;
   }
   if (!__syncthreads_and(way != Way::none)) {
     if (is_other) hide_arrays(call, number, other);
