@@ -47,7 +47,7 @@ std::optional<TransferHandle> call(const GpuGroupHandle& self, std::uint8_t kind
                                    std::uint8_t op, double factor, const std::string& dtype,
                                    std::uint64_t nbytes, const Addresses& from, const Addresses& to,
                                    const py::object& stream, double timeout,
-                                   const GroupPartHandle* in) {
+                                   const std::optional<GroupPartHandle>& in) {
   const GroupArrays arrays{.kind = static_cast<Kind>(kind),
                            .root = root,
                            .reduction = {static_cast<Op>(op), DType::parse(dtype), factor},
@@ -55,9 +55,8 @@ std::optional<TransferHandle> call(const GpuGroupHandle& self, std::uint8_t kind
                            .from = from,
                            .to = to};
   const auto handle = demand_stream(stream);
-  const std::shared_ptr<GroupPart> part = in != nullptr ? in->part : nullptr;
-  auto transfer =
-      without_gil([&] { return self.group->call(arrays, handle, timeout, part.get()); });
+  const GroupPart* const part = in ? in->part.get() : nullptr;
+  auto transfer = without_gil([&] { return self.group->call(arrays, handle, timeout, part); });
   if (!transfer) return std::nullopt;
   return TransferHandle{self.endpoint, std::move(transfer), ResultKind::none, {"collective", ""}};
 }
@@ -113,7 +112,8 @@ ranks. part: where the arrays may lie. Returns a Transfer; None: the call has be
     packet_bytes.append(size == 0 ? 0 : gpu::GroupArena{size}.packet_bytes());
   }
   group.attr("NBYTES") = py::tuple(nbytes);
-  group.attr("PACKET_BYTES") = py::tuple(packet_bytes);  // of a block that needs no registered memory
+  // Larger blocks of arrays in registered memory go in place.
+  group.attr("PACKET_BYTES") = py::tuple(packet_bytes);
   group.attr("RANKS") = gpu::kGroupRanks;
   py::list left;  // by rank: where in the arenas of the others it stores 32 bits, not 0, once it
                   // has left
