@@ -111,7 +111,7 @@ struct InPlace : Group {
             .reduction = {},
             .nbytes = kNbytes,
             .from = {&at, 1},
-            .to = {}};
+            .to = {&at, 1}};
   }
   TransferPtr call_in_place() {
     const std::uint64_t at = mine.layout().address;
@@ -138,7 +138,6 @@ TEST_CASE_FIXTURE(InPlace, "both ranks know the same memory, each by its own add
   of_right.meet(0, to_left, mine.remote(), kTimeout);
   const std::uint64_t at = theirs.layout().address;
   gpu::GroupCall there = plan({1, 2}, arrays(at), engine::collective::GroupLimits(2)).call;
-  there.receives[0] = at;
   CHECK(of_right.hold(there));
   const auto [hold, here] = held_call();
   CHECK(hold);
