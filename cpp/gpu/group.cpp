@@ -9,6 +9,7 @@
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/apart.hpp"
+#include "gpu/capture.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu/stream_wait.hpp"
 #include "gpu/user_stream.hpp"
@@ -55,6 +56,7 @@ std::optional<std::uint32_t> Group::launch(Launch launch, std::optional<driver::
   const driver::CudaStream stream = given ? *given : parts_->stream.get();
   const std::lock_guard lock(mutex_);
   if (captured) {
+    if (launch.kept) keep_with_graph(device_, stream, std::move(launch.kept));
     parts_->kernels->group(launch.call, launch.by_packets, launch.blocks, stream);
     return std::nullopt;
   }

@@ -31,6 +31,7 @@ class Group {
     GroupCall call;  // without `cancelled` and `end`
     bool by_packets = false;
     unsigned blocks = 1;
+    std::shared_ptr<const void> kept = {};  // by the graph of which it becomes part
   };
   // Enqueues it. No stream: one of its own, after the work submitted to the default stream so far.
   // Returns its number, from 1; nullopt: it is part of the graph into which the stream is captured.

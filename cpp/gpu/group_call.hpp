@@ -1,11 +1,12 @@
 // A collective among GPUs that reach each other's memory: the arguments of its kernel, and the
 // arena of each rank, through which blocks go. Included by host code and by kernels.
 //
-// There are two ways. Packets: in every 8 bytes that a rank stores into another's arena half are of
-// the block, and half are a tag, so the data is its own notification (NCCL calls that LL). Chunks:
-// a block of threads stores part of a block, and then a flag. Each block of threads counts its own
-// packets and chunks in its rank's arena. So a launch has no number of its own, and a CUDA graph
-// may repeat it.
+// There are three ways. Packets: in every 8 bytes that a rank stores into another's arena half are
+// of the block, and half are a tag, so the data is its own notification (NCCL calls that LL).
+// Chunks: a block of threads stores part of a block, and then a flag. In place: if the arrays of
+// all ranks lie in the same registered memory, kernels access them there, and nothing passes the
+// arenas but where they lie, and one flag. Each block of threads counts its own packets and chunks
+// in its rank's arena. So a launch has no number of its own, and a CUDA graph may repeat it.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +63,8 @@ struct GroupArena {
   static constexpr std::uint64_t kFirst = kCounts + kGroupBlocks * sizeof(Counts);
   static constexpr std::uint64_t kFlags = kGroupBlocks * kGroupRanks * std::uint64_t{8};
   static constexpr std::uint64_t kSecond = kFirst + kTurns * kFlags;
-  static constexpr std::uint64_t kPackets = kSecond + kFlags;
+  static constexpr std::uint64_t kShown = kSecond + kFlags;
+  static constexpr std::uint64_t kPackets = kShown + kFlags * 4;
 
   static constexpr std::uint64_t counts(unsigned block) { return kCounts + block * sizeof(Counts); }
   static constexpr std::uint64_t call(unsigned rank) { return kCalls + rank * sizeof(Call); }
@@ -77,6 +79,11 @@ struct GroupArena {
   }
   static constexpr std::uint64_t second(unsigned block, unsigned rank) {
     return kSecond + (block * kGroupRanks + rank) * std::uint64_t{8};
+  }
+  // Two packets, stored by `rank`: where its arrays lie in registered memory. They stay until they
+  // have been read: a rank ends a call only after the others have seen what it showed.
+  static constexpr std::uint64_t shown(unsigned block, unsigned rank) {
+    return kShown + (block * kGroupRanks + rank) * std::uint64_t{32};
   }
   // Two sets, used in turn: a rank that stores into one knows that it has been read, since it has
   // received the packets of the call after that.
@@ -112,6 +119,7 @@ struct GroupCall {
   std::uint64_t sends[kGroupRanks] = {};     // the block for each rank; the own one, too
   std::uint64_t receives[kGroupRanks] = {};  // where the block of each rank goes; not in reductions
   std::uint64_t gathers[kGroupRanks] = {};   // where the result of each rank goes
+  std::uint64_t parts[kGroupRanks] = {};     // where the registered memory of each rank begins
   std::uint64_t result = 0;                  // where this rank's result goes
   std::uint64_t cancelled = 0;               // 32 bits of pinned memory; not 0: stop waiting
   std::uint64_t end = 0;                     // a GroupEnd
@@ -124,6 +132,7 @@ struct GroupCall {
   std::uint32_t sources = 0;   // bit for each rank whose block this one receives, or reduces
   std::uint32_t audience = 0;  // bit for each other rank that gets this one's result
   std::uint32_t op = 0;        // a ReduceOp
+  std::uint32_t part = 0;      // which registered memory `parts` are of: the same on all ranks
   GroupType type = GroupType::uint8;
 };
 

@@ -32,6 +32,7 @@ __all__: list[str] = [
     "GpuGroup",
     "GpuReducer",
     "Grant",
+    "GroupPart",
     "Inquiry",
     "Lines",
     "Memory",
@@ -1924,6 +1925,28 @@ class Topology:
     @property
     def hosts(self) -> int: ...
 
+class GroupPart:
+    """
+    Registered GPU memory of each rank of a GpuGroup, which the kernels of this one reach. memory: this rank's. Raises
+    RegistrationError.
+    """
+    def __init__(
+        self,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        size: typing.SupportsInt | typing.SupportsIndex,
+        memory: Memory,
+    ) -> None: ...
+    def meet(
+        self,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        peer: Peer,
+        memory: RemoteMemory,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> None:
+        """
+        Maps the memory of another rank. Raises RouteUnavailable, CudaError, PeerLost.
+        """
+
 class GpuGroup:
     """
     The ranks of a World as GPUs of one host, whose kernels carry out collectives; see zerohop.collectives.gpu_group.
@@ -1933,14 +1956,25 @@ class GpuGroup:
     LEFT: typing.ClassVar[tuple] = (512, 516, 520, 524, 528, 532, 536, 540)
     NBYTES: typing.ClassVar[tuple] = (
         0,
-        8441856,
-        41996288,
-        53170144,
-        58773504,
-        62115712,
-        64311168,
-        65949664,
-        67162112,
+        8507392,
+        42061824,
+        53235680,
+        58839040,
+        62181248,
+        64376704,
+        66015200,
+        67227648,
+    )
+    PACKET_BYTES: typing.ClassVar[tuple] = (
+        0,
+        2097152,
+        1048576,
+        699048,
+        524288,
+        419424,
+        349520,
+        299592,
+        262144,
     )
     RANKS: typing.ClassVar[int] = 8
     def __init__(
@@ -1964,11 +1998,12 @@ class GpuGroup:
         targets: collections.abc.Sequence[typing.SupportsInt | typing.SupportsIndex],
         stream: typing.Any,
         timeout: typing.SupportsFloat | typing.SupportsIndex,
+        part: GroupPart | None = None,
     ) -> Transfer | None:
         """
         Enqueues a collective. kind, op: as in CallLog. nbytes: of a block. sources, targets: GPU addresses of the block
         sent, or of one for each rank, and of the block that comes. timeout: seconds that the kernel waits for other
-        ranks. Returns a Transfer; None: the call has become part of the graph into which `stream` is captured.
+        ranks. part: where the arrays may lie. Returns a Transfer; None: the call has become part of the graph into which `stream` is captured.
         """
     def end(self, reason: str) -> None:
         """

@@ -79,6 +79,9 @@ class Segment:
         try:
             self._notes = Notes(membership, self.slots, self._what)
             self._parts = Parts(membership, self._part, self._what, self.slots)
+            self._on_gpu = (
+                membership.gpu_segments.add(self._part, self._parts) if self._part.on_gpu else None
+            )
         except BaseException:  # keep slot numbers the same on all ranks
             slots.give_back(self.slots)
             raise
@@ -332,6 +335,8 @@ class Segment:
         if self.closed:
             return
         self.closed = True
+        if self._on_gpu is not None:
+            self._membership.gpu_segments.remove(self._on_gpu)
         self._notes.close()
         self._parts.close()
         self._ranges.give_back(self.slots)

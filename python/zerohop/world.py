@@ -164,7 +164,7 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
         for nobody: the first use of a rank's part waits until that rank has made it.
 
         memory: bytes of this rank's part, zeroed, a multiple of the dtype's; or a contiguous writable array, which
-            becomes the part.
+            becomes the part. Collectives by kernels of large arrays in GPU memory of a segment go in place.
         name: the same on all ranks, and different from other open segments; default: by number, from 0.
         device: where new memory is made, ``"cpu"`` (default) or ``"cuda:<ordinal>"``.
         dtype: dtype of ``segment.local`` for new memory, as in Endpoint.empty; default uint8.

@@ -10,6 +10,7 @@ from support.hosts import put_on_hosts
 from support.ranks import close, results, worlds
 from zerohop import _core
 from zerohop._world.history import KINDS
+from zerohop._world.parts import OwnPart
 from zerohop.collectives import gpu_group
 
 
@@ -18,11 +19,12 @@ class Standin:
 
     NBYTES = _core.GpuGroup.NBYTES
     RANKS, LEFT = _core.GpuGroup.RANKS, _core.GpuGroup.LEFT
+    PACKET_BYTES = (64,) * (RANKS + 1)
     refuses = ""  # why it meets nobody
 
     def __init__(self, endpoint, rank, size, arena, name, timeout):
         assert arena.nbytes == self.NBYTES[size]
-        self.rank, self.met, self.ended, self.calls = rank, [], "", []
+        self.rank, self.met, self.ended, self.calls, self.part = rank, [], "", [], None
 
     def meet(self, rank, peer, arena, timeout):
         if self.refuses:
@@ -30,11 +32,28 @@ class Standin:
         assert arena.nbytes > 0
         self.met.append(rank)
 
-    def call(self, kind, root, op, factor, dtype, nbytes, sources, targets, stream, timeout):
+    def call(self, kind, root, op, factor, dtype, nbytes, sources, targets, stream, timeout, part):
+        self.part = part
         self.calls.append((KINDS[kind], root, op, dtype, nbytes, len(sources), len(targets)))
 
     def end(self, reason):
         self.ended = reason
+
+
+class StandinPart:
+    """Of one rank: memory of all ranks that its kernels reach."""
+
+    refuses = ""
+    asked = 0  # how often
+
+    def __init__(self, rank, size, memory):
+        StandinPart.asked += 1
+        self.met = {rank: memory.remote.to_bytes()}
+
+    def meet(self, rank, peer, memory, timeout):
+        if self.refuses:
+            raise zh.RouteUnavailable(self.refuses)
+        self.met[rank] = memory.to_bytes()
 
 
 @pytest.fixture
@@ -42,6 +61,9 @@ def stand_in(monkeypatch):
     """Arrays in host memory count as a GPU's, except those of a rank that is named."""
     host = threading.local()
     monkeypatch.setattr(gpu_group._core, "GpuGroup", Standin)
+    monkeypatch.setattr(gpu_group._core, "GroupPart", StandinPart)
+    monkeypatch.setattr(OwnPart, "on_gpu", True)
+    monkeypatch.setattr(StandinPart, "asked", 0)
     monkeypatch.setattr(gpu_group._core, "has_kernels", lambda: True)
     monkeypatch.setattr(
         gpu_group, "_gpu_of", lambda flats: "" if getattr(host, "arrays", False) else "cpu"
@@ -203,3 +225,63 @@ def test_messages_can_be_demanded(ranks):
 def test_an_unknown_way_is_refused(tmp_path):
     with pytest.raises(ValueError, match="gpu_collectives must be one of auto, kernels, messages"):
         zh.World(tmp_path / "job", 0, 1, device="soft0", gpu_collectives="always")
+
+
+NBYTES = 4096  # of segments
+
+
+def part_of(world, array):
+    """What the kernels are told about where the array may lie."""
+    world.broadcast(array, 0, stream=7)
+    return world._desk.gpus._group.part
+
+
+def test_kernels_reach_large_arrays_in_a_segment(ranks):
+    made = ranks(3)
+    segments = [world.segment(NBYTES) for world in made]
+    results([Attempt(first, world) for world in made])
+    for world, segment in zip(made, segments, strict=True):
+        part = part_of(world, segment.local[100:1100])
+        assert part.met == {
+            rank: each._part.bytes.remote.to_bytes() for rank, each in enumerate(segments)
+        }
+        assert part_of(world, segment.local[2000:3000]) is part
+        assert part_of(world, np.zeros(1000, np.uint8)) is None
+        assert part_of(world, segment.local[:32]) is None  # packets carry it
+        later = world.segment(NBYTES)
+        kept = np.asarray(later.local)
+        later.close()
+        assert part_of(world, kept) is None
+    assert StandinPart.asked == len(made)
+
+
+def test_a_segment_that_other_ranks_have_yet_to_make(ranks):
+    """The call waits for none of them."""
+    made = ranks(2)
+    results([Attempt(first, world) for world in made])
+    here = made[0].segment(NBYTES)
+    assert part_of(made[0], here.local) is None
+    made[1].segment(NBYTES)
+    assert sorted(part_of(made[0], here.local).met) == [0, 1]
+
+
+def test_a_segment_that_kernels_cannot_reach_is_asked_for_once(ranks, monkeypatch):
+    made = ranks(2)
+    segments = [world.segment(NBYTES) for world in made]
+    results([Attempt(first, world) for world in made])
+    monkeypatch.setattr(StandinPart, "refuses", "it lies in several chunks")
+    assert [part_of(made[0], segments[0].local) for _ in range(2)] == [None, None]
+    assert StandinPart.asked == 1
+
+
+def test_a_world_of_some_ranks_reaches_the_segments_of_the_whole_one(ranks):
+    made = ranks(3)
+    segments = [world.segment(NBYTES) for world in made]
+    splits = [made[rank].split([2, 0]) for rank in (2, 0)]
+    results([Attempt(first, split) for split in splits])
+    for split, whole in zip(splits, (2, 0), strict=True):
+        part = part_of(split, segments[whole].local)
+        assert part.met == {
+            rank: segments[of]._part.bytes.remote.to_bytes() for rank, of in enumerate((2, 0))
+        }
+    assert part_of(splits[0], segments[2].local) is part_of(splits[0], segments[2].local)

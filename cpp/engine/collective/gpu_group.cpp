@@ -75,6 +75,7 @@ GpuGroup::~GpuGroup() {
     entry.transfer->drop();
   }
   auto kept = take_members();
+  for (Entry& entry : entries_) kept.push_back(std::move(entry.hold));
   kept.push_back(registration_);
   kept.push_back(group_);
   gpu::run_when_idle(group_->device(), [kept = std::move(kept)]() mutable { kept.clear(); });
@@ -87,6 +88,12 @@ GpuGroup::Kept GpuGroup::take_members() noexcept {
     taken.insert(taken.end(), std::make_move_iterator(member.kept.begin()),
                  std::make_move_iterator(member.kept.end()));
     member.kept.clear();
+  }
+  for (const auto& captured : captured_) {
+    const auto hold = captured.lock();
+    if (!hold) continue;
+    std::ranges::move(hold->kept, std::back_inserter(taken));
+    hold->kept.clear();
   }
   return taken;
 }
@@ -164,9 +171,13 @@ void GpuGroup::check() const {
 }
 
 std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
-                                         std::optional<driver::CudaStream> stream, double seconds) {
+                                         std::optional<driver::CudaStream> stream, double seconds,
+                                         const GroupPart* part) {
   gpu::Group::Launch launch = plan(place_, arrays, GroupLimits(place_.size));
   launch.call.nanoseconds = to_nanoseconds(seconds);
+  std::shared_ptr<GroupPart::Hold> hold;
+  if (part != nullptr && !launch.by_packets) hold = part->hold(launch.call);
+  launch.kept = hold;
   auto waits = std::make_shared<const gpu::KernelsWait>();
   std::shared_ptr<Transfer> transfer;
   {
@@ -174,14 +185,27 @@ std::shared_ptr<Transfer> GpuGroup::call(const GroupArrays& arrays,
     check();
     std::copy_n(addresses_.arenas, place_.size, launch.call.arenas);
     const auto number = group_->launch(launch, stream);
-    if (!number) return nullptr;
+    if (!number) {
+      if (hold) note_captured(hold);
+      return nullptr;
+    }
     transfer = std::make_shared<Transfer>(host_.poller, arrays.nbytes, route_);
-    entries_.push_back({*number, launch.call.code, seconds, transfer, std::move(waits)});
+    entries_.push_back(
+        {*number, launch.call.code, seconds, transfer, std::move(waits), std::move(hold)});
   }
   const bool is_first = !polled_.exchange(true);
   if (is_first) host_.poller->add(shared_from_this());
   if (pending_.fetch_add(1, std::memory_order_release) == 0 || is_first) host_.look();
   return transfer;
+}
+
+// With mutex_ held.
+void GpuGroup::note_captured(const std::shared_ptr<GroupPart::Hold>& hold) {
+  if (captured_.size() >= next_sweep_) {
+    std::erase_if(captured_, [](const auto& each) { return each.expired(); });
+    next_sweep_ = std::max<std::size_t>(64, 2 * captured_.size());
+  }
+  captured_.push_back(hold);
 }
 
 void GpuGroup::poll() noexcept {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/locks.hpp"
+#include "engine/collective/group_part.hpp"
 #include "engine/collective/group_plan.hpp"
 #include "engine/memory/memory.hpp"
 #include "engine/peer/peer.hpp"
@@ -46,10 +47,11 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
 
   // Enqueues one call of this rank in a stream; without one, in one of its own, behind the default
   // stream. Null: it has become part of a graph. seconds: how long its kernel waits for the other
-  // ranks at most. Throws what ended the group, CudaError, RouteUnavailable (the stream), and
-  // invalid_argument.
+  // ranks at most. part: where its arrays may lie; null: elsewhere. Throws what ended the group,
+  // CudaError, RouteUnavailable (the stream), and invalid_argument.
   std::shared_ptr<Transfer> call(const GroupArrays& arrays,
-                                 std::optional<driver::CudaStream> stream, double seconds);
+                                 std::optional<driver::CudaStream> stream, double seconds,
+                                 const GroupPart* part = nullptr);
 
   const gpu::Device& device() const noexcept { return *group_->device(); }
   // Ends all kernels that wait.
@@ -65,6 +67,7 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
     double seconds;
     std::shared_ptr<Transfer> transfer;
     std::shared_ptr<const gpu::KernelsWait> waits;
+    std::shared_ptr<const void> hold;  // of a call in place
   };
   struct Member {
     std::shared_ptr<Peer> peer;
@@ -74,6 +77,7 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
 
   void on_lost(std::uint32_t rank) noexcept;
+  void note_captured(const std::shared_ptr<GroupPart::Hold>& hold);
   using Kept = std::vector<std::shared_ptr<const void>>;
   Kept take_members() noexcept;
   void let_go() noexcept;
@@ -98,6 +102,8 @@ class GpuGroup : public Poller::Source, public std::enable_shared_from_this<GpuG
   std::atomic<std::uint32_t> lost_{kNone};                 // the first rank that was lost
   mutable Mutex<zerohop::Rank::gpu_group_entries> mutex_;  // guards the following
   std::deque<Entry> entries_;                              // in the order of their kernels
+  std::vector<std::weak_ptr<GroupPart::Hold>> captured_;   // of the calls in graphs
+  std::size_t next_sweep_ = 64;                            // its size when dead ones are removed
   std::string why_ended_;                                  // by end()
 };
 

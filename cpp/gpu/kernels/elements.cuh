@@ -148,6 +148,35 @@ __device__ bool reduce_bytes(const Reducing<Sources>& call, Bytes& reduced, Load
   return true;
 }
 
+// A thread's share of such blocks: kUnits units at a time, `step` bytes apart, from `begin` on, as
+// far as they lie below `end`. source(source): its address; store(offset, unit).
+template <typename Element, typename Unit, u32 kUnits, typename Offset, typename Sources,
+          typename Source, typename Store>
+__device__ void reduce_units(const Reducing<Sources>& reducing, Offset begin, Offset end,
+                             Offset step, Source source, Store store) {
+  struct Units {
+    Unit units[kUnits];
+  };
+  for (Offset at = begin; at < end; at += kUnits * step) {
+    Units reduced;
+    (void)reduce_bytes<Element>(reducing, reduced, [&](u32 from, Units& block) {
+      const u64 address = source(from) + at;
+#pragma unroll
+      for (u32 i = 0; i < kUnits; ++i) {
+        // A unit too far is read again from the first, and not stored.
+        const Offset there = at + i * step < end ? i * step : 0;
+        block.units[i] = *reinterpret_cast<const Unit*>(address + there);
+      }
+      return true;
+    });
+#pragma unroll
+    for (u32 i = 0; i < kUnits; ++i) {
+      const Offset there = at + i * step;
+      if (there < end) store(there, reduced.units[i]);
+    }
+  }
+}
+
 // Calls call.template of<Element>() for the type.
 template <typename Function>
 __device__ void for_type(GroupType type, Function& function) {

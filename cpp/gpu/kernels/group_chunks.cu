@@ -1,7 +1,8 @@
 // A collective of blocks of any size, in chunks: each block of threads stores its chunks of the
 // blocks into the arenas of the other ranks, reduces what has arrived for this one, and stores the
-// result into the arenas of those that want it. See group_call.hpp.
-#include "gpu/kernels/group.cuh"
+// result into the arenas of those that want it; or, in place, it reads the blocks and stores the
+// result where the arrays of the other ranks lie. See group_call.hpp.
+#include "gpu/kernels/group_parts.cuh"
 
 namespace zerohop::gpu {
 
@@ -11,13 +12,8 @@ namespace zerohop::gpu {
 // two chunks before have been read; the flag of a result says so of that chunk.
 class ChunkCall {
  public:
-  struct Places {  // by rank
-    u64 sources[kGroupRanks];
-    u64 targets[kGroupRanks];
-  };
-
   // places: shared by the block of threads.
-  __device__ ChunkCall(const GroupCall& call, Places* places)
+  __device__ ChunkCall(const GroupCall& call, BlockPlaces* places)
       : places_(places),
         call_(call),
         arena_{call.size},
@@ -25,6 +21,8 @@ class ChunkCall {
         counts_(own_ + GroupArena::counts(blockIdx.x) + sizeof(u32)),
         first_(glance(counts_) + 1),
         broken_(glance(own_ + GroupArena::kBroken)),
+        chunk_(call.chunk),
+        addresses_(call.sends[call.rank] | call.result),
         patience_(call) {}
 
   // Called by all threads. False: the group has failed, and the arenas of others may be gone.
@@ -38,6 +36,21 @@ class ChunkCall {
     const u64 step = gridDim.x * call_.chunk;
     const u64 begin = blockIdx.x * call_.chunk;
     const u32 count = begin < longest ? static_cast<u32>((longest - begin + step - 1) / step) : 0;
+    Way way = Way::arena;
+    if (count != 0 && call_.parts[call_.rank] != 0) {
+      way = choose_way(call_, first_, own_ + first_flag(first_, 0), patience_, places_);
+    }
+    if (way == Way::arena) through_arenas(begin, step, count);
+    if (way == Way::in_place) in_place(longest);
+  }
+
+  template <typename Element>
+  __device__ void of() {
+    reduce<Element>();
+  }
+
+ private:
+  __device__ void through_arenas(u64 begin, u64 step, u32 count) {
     constexpr u32 kLag = GroupArena::kTurns;
     for (u32 i = 0; i < count + (gathers() ? kLag : 1); ++i) {
       if (!await(GroupArena::second(blockIdx.x, 0), first_ + i - kLag, false)) return;
@@ -51,28 +64,51 @@ class ChunkCall {
       at_ = begin + (i - 1) * step;
       note_places();
       if (!await(first_flag(number_, 0), number_, true)) return;
-      if (call_.op == 0) {
-        receive();
-      } else if (call_.result != 0 || call_.audience != 0) {
-        for_type(call_.type, *this);
-      }
+      take();
       // Where no result was stored, the flag says only that the chunk was read: no fence.
       signal(GroupArena::second(blockIdx.x, call_.rank), number_, call_.audience != 0);
     }
     if (threadIdx.x == 0) put_word(counts_, first_ + count - 1);
   }
 
-  template <typename Element>
-  __device__ void of() {
-    reduce<Element>();
+  // One chunk, as large as need be. Each byte of an array is read by one rank, and then stored by
+  // the same one, so nobody waits before the end. None returns before all have read and stored:
+  // then its stream may change its array.
+  __device__ __noinline__ void in_place(u64 longest) {
+    constexpr u64 kGrain = sizeof(uint4);
+    const u64 share = (longest + gridDim.x - 1) / gridDim.x;
+    chunk_ = (share + kGrain - 1) / kGrain * kGrain;
+    at_ = blockIdx.x * chunk_;
+    const u32 each = threadIdx.x;
+    if (each < call_.size) {
+      places_->sources[each] += at_;
+      places_->targets[each] += at_;
+    }
+    __syncthreads();
+    for (u32 rank = 0; rank < call_.size; ++rank) {
+      if (has(call_.sources, rank)) addresses_ |= places_->sources[rank];
+      if (has(call_.audience, rank)) addresses_ |= places_->targets[rank];
+    }
+    take();
+    signal(GroupArena::second(blockIdx.x, call_.rank), first_);
+    if (!await(GroupArena::second(blockIdx.x, 0), first_, false)) return;
+    if (threadIdx.x == 0) put_word(counts_, first_);
   }
 
- private:
+  // A chunk of the blocks for this rank.
+  __device__ void take() {
+    if (call_.op == 0) {
+      receive();
+    } else if (call_.result != 0 || call_.audience != 0) {
+      for_type(call_.type, *this);
+    }
+  }
+
   // Of the chunk that begins there, the bytes in the block for that rank.
   __device__ u32 length(u32 rank, u64 at) const {
     const u64 whole = call_.lengths[rank];
     if (at >= whole) return 0;
-    return static_cast<u32>(whole - at < call_.chunk ? whole - at : call_.chunk);
+    return static_cast<u32>(whole - at < chunk_ ? whole - at : chunk_);
   }
   __device__ u32 other(u32 turn) const { return (call_.rank + turn) % call_.size; }
   // Addresses in the arena of rank `at`.
@@ -112,10 +148,7 @@ class ChunkCall {
     for (u32 turn = 0; turn < call_.size; ++turn) {
       const u32 from = other(turn);
       if (!has(call_.sources, from)) continue;
-      const bool is_own = from == call_.rank;
-      copy(call_.receives[from] + at_,
-           is_own ? call_.sends[from] + at_ : chunk(number_, from, call_.rank),
-           length(call_.rank, at_));
+      copy(call_.receives[from] + at_, places_->sources[from], length(call_.rank, at_));
     }
   }
 
@@ -124,8 +157,7 @@ class ChunkCall {
     using One = Bytes<sizeof(typename Element::Stored)>;
     using Many = ManyBytes<sizeof(One)>;
     const u32 all = length(call_.rank, at_);
-    const bool aligned = ((call_.sends[call_.rank] | call_.result) & 15) == 0;
-    const u32 most = aligned ? all / sizeof(Many) * sizeof(Many) : 0;
+    const u32 most = (addresses_ & 15) == 0 ? all / sizeof(Many) * sizeof(Many) : 0;
     reduce_by<Element, Many, 2>(0, most);
     reduce_by<Element, One, 1>(most, all);
   }
@@ -133,34 +165,17 @@ class ChunkCall {
   // The bytes from `begin` to `end` of the chunk, kUnits units of a thread at a time.
   template <typename Element, typename Unit, u32 kUnits>
   __device__ void reduce_by(u32 begin, u32 end) {
-    struct Units {
-      Unit units[kUnits];
-    };
-    const Reducing<SourceRanks> reducing = reducing_of(call_);
-    const u32 audience = call_.audience, step = blockDim.x * sizeof(Unit);
+    const u32 audience = call_.audience;
     const u64 result = call_.result != 0 ? call_.result + at_ : 0;
-    for (u32 at = begin + threadIdx.x * sizeof(Unit); at < end; at += kUnits * step) {
-      Units reduced;
-      (void)reduce_bytes<Element>(reducing, reduced, [&](u32 from, Units& block) {
-        const u64 source = places_->sources[from] + at;
-#pragma unroll
-        for (u32 i = 0; i < kUnits; ++i) {
-          // A unit too far is read again from the first, and not stored.
-          const u32 there = at + i * step < end ? i * step : 0;
-          block.units[i] = *reinterpret_cast<const Unit*>(source + there);
-        }
-        return true;
-      });
-#pragma unroll
-      for (u32 i = 0; i < kUnits; ++i) {
-        const u32 there = at + i * step;
-        if (there >= end) continue;
-        if (result != 0) *reinterpret_cast<Unit*>(result + there) = reduced.units[i];
-        for (u32 ranks = audience; ranks != 0; ranks &= ranks - 1) {
-          *reinterpret_cast<Unit*>(places_->targets[__ffs(ranks) - 1] + there) = reduced.units[i];
-        }
-      }
-    }
+    reduce_units<Element, Unit, kUnits, u32>(
+        reducing_of(call_), begin + threadIdx.x * sizeof(Unit), end, blockDim.x * sizeof(Unit),
+        [&](u32 from) { return places_->sources[from]; },
+        [&](u32 at, const Unit& unit) {
+          if (result != 0) *reinterpret_cast<Unit*>(result + at) = unit;
+          for (u32 ranks = audience; ranks != 0; ranks &= ranks - 1) {
+            *reinterpret_cast<Unit*>(places_->targets[__ffs(ranks) - 1] + at) = unit;
+          }
+        });
   }
 
   __device__ void gather(u32 number, u64 at) {
@@ -205,13 +220,15 @@ class ChunkCall {
     }
   }
 
-  Places* const places_;
+  BlockPlaces* const places_;
   const GroupCall& call_;
   const GroupArena arena_;
   const u64 own_;
   const u64 counts_;
   const u32 first_;  // number of this call's first chunk
   const u32 broken_;
+  u64 chunk_;
+  u64 addresses_;  // all that are not in arenas, combined: whether they are aligned
   Patience patience_;
   u32 number_ = 0;  // of the chunk that is reduced
   u64 at_ = 0;      // where it begins in each block
@@ -222,7 +239,7 @@ class ChunkCall {
 extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 4)
     zerohop_group_chunks(const __grid_constant__ zerohop::gpu::GroupCall call) {
   using namespace zerohop::gpu;
-  __shared__ ChunkCall::Places places;
+  __shared__ BlockPlaces places;
   ChunkCall mine(call, &places);
   if (!mine.begin()) return;
   const u32 number = show(call);

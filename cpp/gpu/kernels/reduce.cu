@@ -21,31 +21,14 @@ class InputsReduction {
   // The bytes from `begin` to `end`, kUnits units of a thread at a time.
   template <typename Element, typename Unit, u32 kUnits>
   __device__ void by(u64 begin, u64 end) const {
-    struct Units {
-      Unit units[kUnits];
-    };
     const Reducing<SourceInputs> reducing{
         static_cast<ReduceOp>(call_.op), {0, call_.count, call_.ranks}, call_.factor};
     const u64 step = u64{gridDim.x} * blockDim.x * sizeof(Unit);
     const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
-    for (u64 at = begin + thread * sizeof(Unit); at < end; at += kUnits * step) {
-      Units reduced;
-      (void)reduce_bytes<Element>(reducing, reduced, [&](u32 input, Units& block) {
-        const u64 source = call_.in[input] + at;
-#pragma unroll
-        for (u32 i = 0; i < kUnits; ++i) {
-          // A unit too far is read again from the first, and not stored.
-          const u64 there = at + i * step < end ? i * step : 0;
-          block.units[i] = *reinterpret_cast<const Unit*>(source + there);
-        }
-        return true;
-      });
-#pragma unroll
-      for (u32 i = 0; i < kUnits; ++i) {
-        const u64 there = at + i * step;
-        if (there < end) *reinterpret_cast<Unit*>(call_.out + there) = reduced.units[i];
-      }
-    }
+    reduce_units<Element, Unit, kUnits>(
+        reducing, begin + thread * sizeof(Unit), end, step,
+        [&](u32 input) { return call_.in[input]; },
+        [&](u64 at, const Unit& unit) { *reinterpret_cast<Unit*>(call_.out + at) = unit; });
   }
 
   const ReduceCall& call_;

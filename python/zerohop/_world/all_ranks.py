@@ -16,6 +16,7 @@ from zerohop._world.addresses import Addresses
 from zerohop._world.deadline import Deadline, looks
 from zerohop._world.entries import Entry, place_here
 from zerohop._world.failure_reports import LEFT, FailureReports, described
+from zerohop._world.gpu_segments import GpuSegments
 from zerohop._world.history import History
 from zerohop._world.membership import Membership, without_fault
 from zerohop._world.notifications import Landings, SlotRanges, Slots
@@ -47,6 +48,7 @@ class AllRanks(Membership):
         super().__init__(endpoint, name, rank, size, slots)
         self._addresses = Addresses(store, name, rank, size, self.place, table)
         self.ranges = SlotRanges(slots.first)
+        self.gpu_segments = GpuSegments()
         self._splits = Splits(self.ranges)
         self._met: dict[int, Entry] = {}  # of connected ranks
         self._why: dict[int, str] = {}  # a rank left, from the store; "": unknown

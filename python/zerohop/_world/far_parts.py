@@ -159,6 +159,12 @@ class Parts:
             known = self._known.setdefault(known.rank, known)
         return known
 
+    def find(self, rank: int, deadline: Deadline) -> FarPart | None:
+        """As reach(), of another rank; None: it has not made its part yet."""
+        if rank not in self._known and self._name not in self._membership.peer(rank, deadline):
+            return None
+        return self.reach(rank, deadline)
+
     def _reach_own(self, rank: int, deadline: Deadline) -> FarPart:
         own, peer = self._own, self._membership.peer(rank, deadline)
         source = own.registered_with(self._membership.own_endpoint())

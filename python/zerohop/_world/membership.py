@@ -11,6 +11,7 @@ from zerohop._endpoint.numbers import seconds, whole
 from zerohop._world.deadline import Deadline
 from zerohop._world.entries import Entry
 from zerohop._world.failure_reports import FailureReports
+from zerohop._world.gpu_segments import GpuSegments
 from zerohop._world.history import History
 from zerohop._world.notifications import SlotRanges, Slots
 from zerohop.endpoint import Endpoint
@@ -26,6 +27,7 @@ class Membership:
     history: History
     table: str
     ranges: SlotRanges  # of this rank's board
+    gpu_segments: GpuSegments  # of the whole World
 
     def __init__(
         self, endpoint: Endpoint, name: str, rank: int, size: int, slots: Slots, key: str = ""
@@ -49,6 +51,10 @@ class Membership:
     def slots_at(self, rank: int) -> Slots:
         """Where the same slots are on the board of a connected rank."""
         raise NotImplementedError
+
+    def whole_rank(self, rank: int) -> int:
+        """That rank's number in the whole World."""
+        return rank
 
     def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         """As peer(), also of a rank that has not made this World yet, or has left it: to receive what it sends."""

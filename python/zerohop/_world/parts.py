@@ -77,8 +77,12 @@ class OwnPart:
         """The same bytes, registered for another Endpoint's transfers."""
         return endpoint.register(self._span.bytes())
 
-    def offset(self, span: Span) -> int | None:
-        """The offset of an array in this part; None: it is not in it."""
+    @property
+    def on_gpu(self) -> bool:
+        return self._span.device != "cpu"
+
+    def offset(self, span: Span | _core.ArrayView) -> int | None:
+        """The offset of a contiguous array in this part; None: it is not in it."""
         begin = span.address - self.address
         inside = begin >= 0 and begin + span.nbytes <= self.nbytes
         return begin if inside and span.device == self._span.device else None

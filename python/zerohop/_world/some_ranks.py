@@ -34,6 +34,7 @@ class SomeRanks(Membership):
         super().__init__(whole.endpoint, name, rank, size, slots, key)
         self._whole, self._ranks = whole, ranks
         self.table, self.ranges = whole.table, whole.ranges
+        self.gpu_segments = whole.gpu_segments
         self._has_left, self._left_here = False, left
         self._join: Callable[[float], bool] = lambda _: False  # as for let_go()
         self._gone = False  # the other ranks know that no call here uses theirs any more
@@ -68,6 +69,9 @@ class SomeRanks(Membership):
 
     def slots_at(self, rank: int) -> Slots:
         return self._far_seats[rank].slots
+
+    def whole_rank(self, rank: int) -> int:
+        return self._ranks[rank]
 
     def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         self.check_open()

@@ -63,7 +63,7 @@ COMMANDS = {
         ("nccl", "symm_mem"),
         """The same calls between the GPUs of this host, in CUDA graphs, a rank for each GPU.
 
-        With one GPU two ranks use it, as threads of a process. Needs PyTorch. Peers: nccl, symm_mem (the all_reduce of
+        With one GPU two ranks use it, as threads of a process. Again with arrays in a segment. Needs PyTorch. Peers: nccl, symm_mem (the all_reduce of
         PyTorch's symmetric memory).""",
     ),
     "train": Command(

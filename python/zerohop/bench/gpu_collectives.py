@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -27,6 +28,7 @@ CALLS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"
 QUICK_SIZES = (8, 32 * KIB, 256 * KIB, MIB, 16 * MIB, 256 * MIB)
 FULL_SIZES = (8, KIB, 32 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 MOST_RANKS = 8
+SEGMENT = f"{OURS} in a segment"  # with arrays there
 SHARE_OF_FREE = 0.5  # of a GPU's memory, for the arrays of one contender at one figure
 # Calls of one graph: enough that its launch does not count.
 CALLS_IN_GRAPH = 20
@@ -65,7 +67,10 @@ def make(options: Options) -> Suite:
     on_each = max(map(len, processes)) * 2 * (ranks + 1)  # arrays of so many blocks
     plan = make_plan(options, free * SHARE_OF_FREE / on_each, QUICK_SIZES, FULL_SIZES)
     absences = Absences()
-    entries = [_entry(OURS, World, processes, options.device)]
+    entries = [
+        _entry(OURS, World, processes, options.device),
+        _entry(SEGMENT, InSegment, processes, options.device),
+    ]
     if "nccl" in options.peers:
         if gpus == 1:
             absences.note("nccl", "", "NCCL needs a GPU for each rank, and there is one GPU here")
@@ -247,6 +252,33 @@ class World(Replays):
             return lambda: world.reduce_scatter(one, several, stream=current())
         into = self.zeros(index, self.size, count)
         return lambda: world.all_to_all(into, several, stream=current())
+
+
+class InSegment(World):
+    """The same with arrays in a segment, which the kernels of all ranks reach."""
+
+    _free: Sequence[Any] = ()  # what is left of each rank's, while a figure is taken
+
+    def perform(self, order: Order) -> Any:
+        places = list(zip(self._worlds, self.gpus, strict=True))
+        nbytes = 2 * (self.size + 1) * order.nbytes
+        made = [world.segment(nbytes, device=f"cuda:{gpu}", queues=1) for world, gpu in places]
+        self._free = [self.torch.from_dlpack(segment.local) for segment in made]
+        try:
+            self.link.exchange(None)  # all have made theirs
+            return super().perform(order)
+        finally:
+            self._free = ()
+            for segment in made:
+                segment.close()
+
+    def zeros(self, index: int, *shape: int) -> Any:
+        if not self._free:
+            return super().zeros(index, *shape)
+        nbytes, free = 4 * math.prod(shape), list(self._free)
+        taken, free[index] = free[index][:nbytes], free[index][nbytes:]
+        self._free = free
+        return taken.view(self.torch.float32).view(shape)
 
 
 class Nccl(Replays):

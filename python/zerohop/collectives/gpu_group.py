@@ -2,7 +2,7 @@
 
 All ranks must agree before the first: once every rank has passed a GPU array to the same all_reduce or reduce_scatter, which went
 by messages, they exchange the addresses of their arenas, and map them. Nothing else is ever agreed between CPUs: a kernel shows
-the others which call it is (cpp/gpu/group_call.hpp).
+the others which call it is, and where in a segment its arrays lie (cpp/gpu/group_call.hpp).
 """
 
 from __future__ import annotations
@@ -226,6 +226,9 @@ class GpuGroup:
         text = f"{KINDS[kind]} of {membership.name!r}"
         if not views or not views[0].nbytes:
             return Collective(text, seconds, True)
+        part = None
+        if views[0].nbytes * (membership.size - 1) > _core.GpuGroup.PACKET_BYTES[membership.size]:
+            part = membership.gpu_segments.part_with(views[0], membership, Deadline(seconds))
         try:
             transfer = group.call(
                 kind,
@@ -238,6 +241,7 @@ class GpuGroup:
                 [view.address for view in targets],
                 stream,
                 seconds,
+                part,
             )
         except (RouteUnavailable, CudaError):  # of this call alone
             raise

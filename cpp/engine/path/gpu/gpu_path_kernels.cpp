@@ -59,6 +59,8 @@ KernelReach GpuPath::reach_for_kernels(const Pair& pair, Hearers hearers, double
       .route = kernel_route(*reached.route, remote.device)};
   found.kept.push_back(hold_for_kernels(reached.session, reached.parts.front()));
   found.kept.push_back(registration);
+  found.session = reached.session;
+  found.part = reached.parts.front();
   found.notes = gpus_->notes_for_kernels(reached.session, {found.device, hearers}, patience);
   return found;
 }

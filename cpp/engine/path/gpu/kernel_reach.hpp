@@ -40,6 +40,8 @@ struct KernelReach {
   KernelNotes notes;
   std::shared_ptr<const Route> route;
   std::vector<std::shared_ptr<const void>> kept{};  // while kernels may access anything
+  std::shared_ptr<shm::LocalSession> session{};     // and the next: for hold_for_kernels()
+  GpuReach::Part part{};
 };
 
 // While the returned object lives, the owner does not take the memory away, and it stays mapped.
