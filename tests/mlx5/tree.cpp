@@ -38,7 +38,7 @@ int open_file(const std::string& path, int flags) {
 
 const std::string& root() {
   static const auto* const folder = [] {
-    const char* named = std::getenv("ZEROHOP_MLX5SIM");
+    const char* named = std::getenv("MLX5SIM_TREE");
     return new std::string(named != nullptr ? named : "");  // used until exit
   }();
   return *folder;

@@ -96,6 +96,7 @@ class Ucontext {
 
  private:
   void run() noexcept;
+  bool look();  // once: whether there was anything to do
   bool step();
   bool answer_doorbells();
   void complete(const ibv_wc& completion);

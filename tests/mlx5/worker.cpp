@@ -37,20 +37,10 @@ void Ucontext::run() noexcept {
   ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), kPriority);
   microseconds pause = kFirstPause;
   while (!stopping_.load()) {
-    bool found = false;
-    for (SpinWait wait(kSpin); !stopping_.load();) {
-      bool busy = false;
-      {
-        const std::lock_guard guard(mutex_);
-        busy = step();
-      }
-      while (waiting_.load() > 0) ::sched_yield();
-      found |= busy;
-      if (busy) break;
-      if (!wait.pause()) break;
-    }
-    if (found) {
+    if (look()) {
       pause = kFirstPause;
+      for (SpinWait wait(kSpin); !look() && wait.pause();) {
+      }
       continue;
     }
     {
@@ -62,6 +52,12 @@ void Ucontext::run() noexcept {
     sleep(pause);
     pause = std::min(pause * 2, kLastPause);
   }
+}
+
+bool Ucontext::look() {
+  while (waiting_.load() > 0) ::sched_yield();
+  const std::lock_guard guard(mutex_);
+  return step();
 }
 
 bool Ucontext::step() {
