@@ -7,6 +7,7 @@
 #include <atomic>
 #include <bit>
 
+#include "record.hpp"
 #include "softhca/cqe.hpp"
 
 namespace zerohop::mlx5sim {
@@ -18,11 +19,6 @@ constexpr std::size_t kArming = 1;
 constexpr std::uint32_t kSolicitedOnly = 1u << 24;  // of the arming
 constexpr std::uint32_t kNeverArmed = ~0u;          // no arming of a program looks like this
 constexpr unsigned kOpcodeShift = 4;                // of op_own
-
-std::uint32_t load(const std::uint32_t& word) {
-  return be32toh(
-      std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire));
-}
 
 }  // namespace
 
@@ -38,7 +34,7 @@ Cq::Cq(const CqRing& ring, std::uint32_t* record, std::uint64_t user_handle,
 }
 
 bool Cq::is_full() const noexcept {
-  return ((producer_ - load(record_[kConsumer])) & kIndexMask) >= ring_.count;
+  return ((producer_ - load_record(record_[kConsumer])) & kIndexMask) >= ring_.count;
 }
 
 bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index) {
@@ -70,7 +66,7 @@ void Cq::write(const mlx5_cqe64& entry) noexcept {
 }
 
 void Cq::look() {
-  const std::uint32_t arming = load(record_[kArming]);
+  const std::uint32_t arming = load_record(record_[kArming]);
   if (arming == seen_arming_) return;
   seen_arming_ = arming;
   const std::uint32_t consumer = arming & kIndexMask;

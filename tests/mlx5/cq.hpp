@@ -39,9 +39,9 @@ class Cq {
   // Withdraws what was not read from the channel; returns how many events were read.
   std::uint32_t retire() noexcept;
 
-  EventSource async;           // events of the device that name this queue
-  bool overrun = false;        // for good
-  std::uint32_t users = 0;     // queue pairs
+  EventSource async;        // events of the device that name this queue
+  bool overrun = false;     // for good
+  std::uint32_t users = 0;  // queue pairs
 
  private:
   enum class Armed { no, solicited, any };
@@ -54,7 +54,7 @@ class Cq {
   std::uint64_t user_handle_;
   std::shared_ptr<EventFile> channel_;
   EventSource events_;
-  std::uint32_t producer_ = 0;  // counts up without bound
+  std::uint32_t producer_ = 0;   // counts up without bound
   std::uint32_t solicited_ = 0;  // producer_ behind the last solicited one
   std::uint32_t seen_arming_;
   Armed armed_ = Armed::no;

@@ -38,13 +38,12 @@ void cq_calls::create(Ucontext& context, Call& call) {
   if (vector != 0 || flags != 0 || own.cqe_comp_en != 0) throw Refused{EOPNOTSUPP};
   std::shared_ptr<EventFile> channel;
   if (call.has(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)) {
-    channel = files::events(
-        static_cast<int>(call.handle(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)));
+    channel = files::events(static_cast<int>(call.handle(UVERBS_ATTR_CREATE_CQ_COMP_CHANNEL)));
     if (!channel) throw Refused{EBADF};
   }
-  const std::uint32_t handle = context.cqs.add(std::make_unique<Cq>(
-      ring_of(own.buf_addr, cqe, own.cqe_size), record_at(own.db_addr),
-      call.in<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE), channel));
+  const std::uint32_t handle = context.cqs.add(
+      std::make_unique<Cq>(ring_of(own.buf_addr, cqe, own.cqe_size), record_at(own.db_addr),
+                           call.in<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE), channel));
   call.out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe);
   call.out(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = handle, .reserved = 0});
   call.made(UVERBS_ATTR_CREATE_CQ_HANDLE, handle);
@@ -105,10 +104,8 @@ void srq_calls::query(Ucontext& context, Write& write) {
   const auto asked = write.request<ib_uverbs_query_srq>();
   const Srq& srq = context.srqs.at(asked.srq_handle);
   const softhca::SharedReceiveQueue& below = softhca::SharedReceiveQueue::of(srq.soft);
-  write.respond(ib_uverbs_query_srq_resp{.max_wr = srq.most,
-                                         .max_sge = below.most_sge(),
-                                         .srq_limit = srq.limit,
-                                         .reserved = 0});
+  write.respond(ib_uverbs_query_srq_resp{
+      .max_wr = srq.most, .max_sge = below.most_sge(), .srq_limit = srq.limit, .reserved = 0});
 }
 
 void srq_calls::destroy(Ucontext& context, Call& call) {

@@ -139,8 +139,7 @@ void query_device(Ucontext& context, Write& write) {
   base.max_cqe = (1u << 22) - 1;
   base.max_mr = 1u << 24;
   base.max_pd = 1u << 23;
-  base.max_qp_rd_atom = base.max_qp_init_rd_atom =
-      static_cast<std::uint32_t>(below.max_qp_rd_atom);
+  base.max_qp_rd_atom = base.max_qp_init_rd_atom = static_cast<std::uint32_t>(below.max_qp_rd_atom);
   base.max_res_rd_atom = kMostQueuePairs;
   base.atomic_cap = IBV_ATOMIC_HCA;
   base.max_srq = 1u << 23;
@@ -163,8 +162,7 @@ void alloc_async_events(Ucontext& context, Call& call) {
 
 void create_comp_channel(Write& write) {
   const auto file = files::add_events();
-  write.respond(
-      ib_uverbs_create_comp_channel_resp{.fd = static_cast<std::uint32_t>(file->fd())});
+  write.respond(ib_uverbs_create_comp_channel_resp{.fd = static_cast<std::uint32_t>(file->fd())});
 }
 
 void alloc_uar(Ucontext& context, Call& call) {

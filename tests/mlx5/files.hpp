@@ -16,7 +16,7 @@ int add_device(int fd, int device) noexcept;
 // Throws Error.
 std::shared_ptr<EventFile> add_events();
 
-std::shared_ptr<Ucontext> device(int fd) noexcept;    // null: it is something else
+std::shared_ptr<Ucontext> device(int fd) noexcept;   // null: it is something else
 std::shared_ptr<EventFile> events(int fd) noexcept;  // likewise
 // One of them, before it is closed. Whether that has closed it.
 bool forget(int fd) noexcept;

@@ -37,23 +37,22 @@ void reg_mr(Ucontext& context, Write& write) {
   const auto asked = write.request<ib_uverbs_reg_mr>();
   // Both have the same place in a page, as the adapter maps pages.
   if (((asked.start ^ asked.hca_va) & (context.uars.page_nbytes() - 1)) != 0) throw Refused{EINVAL};
-  ibv_mr* made = softhca::reg_mr_iova2(
-      context.pds.at(asked.pd_handle).soft, reinterpret_cast<void*>(asked.start), asked.length,
-      asked.hca_va, asked.access_flags);
+  ibv_mr* made = softhca::reg_mr_iova2(context.pds.at(asked.pd_handle).soft,
+                                       reinterpret_cast<void*>(asked.start), asked.length,
+                                       asked.hca_va, asked.access_flags);
   const std::uint32_t handle = keep(context, made);
-  write.respond(
-      ib_uverbs_reg_mr_resp{.mr_handle = handle, .lkey = made->lkey, .rkey = made->rkey});
+  write.respond(ib_uverbs_reg_mr_resp{.mr_handle = handle, .lkey = made->lkey, .rkey = made->rkey});
 }
 
 void reg_dmabuf_mr(Ucontext& context, Call& call) {
   const auto offset = call.in<std::uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_OFFSET);
   const auto iova = call.in<std::uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_IOVA);
   if (((offset ^ iova) & (context.uars.page_nbytes() - 1)) != 0) throw Refused{EINVAL};
-  ibv_mr* made = softhca::reg_dmabuf_mr(
-      context.pds.at(call.handle(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE)).soft, offset,
-      call.in<std::uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_LENGTH), iova,
-      call.in<int>(UVERBS_ATTR_REG_DMABUF_MR_FD),
-      call.in<int>(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS));
+  ibv_mr* made =
+      softhca::reg_dmabuf_mr(context.pds.at(call.handle(UVERBS_ATTR_REG_DMABUF_MR_PD_HANDLE)).soft,
+                             offset, call.in<std::uint64_t>(UVERBS_ATTR_REG_DMABUF_MR_LENGTH), iova,
+                             call.in<int>(UVERBS_ATTR_REG_DMABUF_MR_FD),
+                             call.in<int>(UVERBS_ATTR_REG_DMABUF_MR_ACCESS_FLAGS));
   const std::uint32_t handle = keep(context, made);
   call.out(UVERBS_ATTR_REG_DMABUF_MR_RESP_LKEY, made->lkey);
   call.out(UVERBS_ATTR_REG_DMABUF_MR_RESP_RKEY, made->rkey);

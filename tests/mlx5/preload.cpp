@@ -139,8 +139,7 @@ WITH_PATH(ssize_t, readlink, (const char* path, char* to, size_t room), (Path(pa
 WITH_PATH(ssize_t, readlinkat, (int folder, const char* path, char* to, size_t room),
           (folder, Path(path), to, room))
 WITH_PATH(char*, realpath, (const char* path, char* to), (Path(path), to))
-WITH_PATH(char*, __realpath_chk, (const char* path, char* to, size_t room),
-          (Path(path), to, room))
+WITH_PATH(char*, __realpath_chk, (const char* path, char* to, size_t room), (Path(path), to, room))
 
 // Calls on descriptors.
 
@@ -178,12 +177,12 @@ EXPORTED int ioctl(int fd, unsigned long request, ...) {
   return -1;
 }
 
-#define MMAP(name)                                                                            \
+#define MMAP(name)                                                                              \
   EXPORTED void* name(void* at, size_t nbytes, int protection, int flags, int fd, off_t from) { \
-    NEXT(name);                                                                               \
-    const auto device = sim::files::device(fd);                                               \
-    return device ? device->map(at, nbytes, protection, from)                                 \
-                  : next(at, nbytes, protection, flags, fd, from);                            \
+    NEXT(name);                                                                                 \
+    const auto device = sim::files::device(fd);                                                 \
+    return device ? device->map(at, nbytes, protection, from)                                   \
+                  : next(at, nbytes, protection, flags, fd, from);                              \
   }
 MMAP(mmap)
 MMAP(mmap64)

@@ -1,15 +1,14 @@
 #include "qp.hpp"
 
-#include <endian.h>
 #include <infiniband/mlx5dv.h>
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 
 #include "batch.hpp"
+#include "record.hpp"
 #include "softhca/queue_pair.hpp"
 #include "softhca/wqe.hpp"
 
@@ -19,9 +18,8 @@ namespace {
 using softhca::kBlockBytes;
 using softhca::Wqe;
 
-std::uint16_t load(const std::uint32_t& word) {
-  return static_cast<std::uint16_t>(be32toh(
-      std::atomic_ref(const_cast<std::uint32_t&>(word)).load(std::memory_order_acquire)));
+std::uint16_t index_in(const std::uint32_t& word) {
+  return static_cast<std::uint16_t>(load_record(word));
 }
 
 // What no queue pair carries out: it completes in its turn, with an error.
@@ -65,7 +63,7 @@ bool Qp::take_sends(Batch& batch) {
   const ibv_qp_state state = state_of(soft);
   if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return false;  // later, if ever
   rung = false;
-  const std::uint16_t due = load(rings_.record[MLX5_SND_DBR]);
+  const std::uint16_t due = index_in(rings_.record[MLX5_SND_DBR]);
   if (sends_taken_ == due) return false;
   std::uint16_t at = sends_taken_;
   batch.count = 0;
@@ -78,8 +76,8 @@ bool Qp::take_sends(Batch& batch) {
     };
     copy(0);
     const std::uint32_t there = static_cast<std::uint16_t>(due - at);
-    const std::uint32_t blocks = std::min(
-        softhca::wqe_blocks(std::span(entry.bytes).first<kBlockBytes>()), there);
+    const std::uint32_t blocks =
+        std::min(softhca::wqe_blocks(std::span(entry.bytes).first<kBlockBytes>()), there);
     for (std::uint32_t block = 1; block < blocks; ++block) copy(block);
     softhca::decode_wqe(std::span(entry.bytes).first(blocks * kBlockBytes), number(), at,
                         entry.decoded);
@@ -127,7 +125,7 @@ bool Qp::post(Batch& batch) {
 
 bool Qp::take_receives() {
   if (rings_.receive_count == 0 || srq != nullptr) return false;
-  const std::uint16_t posted = load(rings_.record[MLX5_RCV_DBR]);
+  const std::uint16_t posted = index_in(rings_.record[MLX5_RCV_DBR]);
   if (posted == receives_taken_ || state_of(soft) == IBV_QPS_RESET) return false;
   Receive receive;
   while (receives_taken_ != posted) {

@@ -23,7 +23,7 @@ struct QpRings {
   std::uint32_t receive_count = 0;  // entries, a power of two; 0: none
   std::uint32_t receive_nbytes = 0;
   std::byte* sends = nullptr;
-  std::uint32_t send_blocks = 0;   // of 64 bytes, a power of two
+  std::uint32_t send_blocks = 0;    // of 64 bytes, a power of two
   std::uint32_t* record = nullptr;  // two counters, of receives and of blocks of sends; big-endian
   std::uint32_t user_index = 0;     // in completions
   std::uint32_t page = 0;           // where it rings
@@ -61,11 +61,11 @@ class Qp {
   Srq* const srq;  // null: receives of its own
   const std::uint64_t user_handle;
   const ibv_qp_cap cap;
-  ibv_qp_attr attributes{};  // as set by the program
+  ibv_qp_attr attributes{};          // as set by the program
   ibv_qp_state set = IBV_QPS_RESET;  // likewise
   EventSource async;
   bool owes_last_receive = false;  // IBV_EVENT_QP_LAST_WQE_REACHED, held back
-  bool rung = false;  // and not answered
+  bool rung = false;               // and not answered
 
  private:
   bool post(Batch& batch);

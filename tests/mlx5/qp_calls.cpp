@@ -181,8 +181,8 @@ void create(Ucontext& context, Call& call) {
   init.qp_type = IBV_QPT_RC;
   ibv_pd* pd = context.pds.at(call.handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE)).soft;
   ibv_qp* soft = make_below(context, pd, init);
-  const ibv_qp_cap cap{asked.max_send_wr, asked.max_recv_wr, asked.max_send_sge,
-                       asked.max_recv_sge, asked.max_inline_data};
+  const ibv_qp_cap cap{asked.max_send_wr, asked.max_recv_wr, asked.max_send_sge, asked.max_recv_sge,
+                       asked.max_inline_data};
   auto qp = std::make_unique<Qp>(rings, soft, send_cq, receive_cq, srq, cap,
                                  call.in<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE));
   context.by_number.emplace(soft->qp_num, qp.get());
@@ -237,8 +237,7 @@ void query(Ucontext& context, Write& write) {
   found.dest_qp_num = now.dest_qp_num;
   found.qp_access_flags = now.qp_access_flags;
   found.pkey_index = now.pkey_index;
-  found.qp_state = found.cur_qp_state =
-      static_cast<std::uint8_t>(qp.state_shown(now.qp_state));
+  found.qp_state = found.cur_qp_state = static_cast<std::uint8_t>(qp.state_shown(now.qp_state));
   found.path_mtu = static_cast<std::uint8_t>(now.path_mtu);
   found.max_rd_atomic = now.max_rd_atomic;
   found.max_dest_rd_atomic = now.max_dest_rd_atomic;

@@ -3,9 +3,9 @@
 #include <endian.h>
 #include <infiniband/mlx5dv.h>
 
-#include <atomic>
 #include <cstring>
 
+#include "record.hpp"
 #include "softhca/shared_receive_queue.hpp"
 
 namespace zerohop::mlx5sim {
@@ -24,8 +24,7 @@ void Receive::read(const std::byte* segments, std::size_t count) {
 }
 
 bool Srq::take() {
-  const auto posted = static_cast<std::uint16_t>(
-      be32toh(std::atomic_ref(*record_).load(std::memory_order_acquire)));
+  const auto posted = static_cast<std::uint16_t>(load_record(*record_));
   if (posted == taken_) return false;
   Receive receive;
   while (taken_ != posted) {

@@ -1,13 +1,14 @@
 """Programs of others, unmodified, on simulated adapters: those of ibverbs-utils."""
 
 import socket
+import time
 
 import pytest
 
 from mlx5.simulation import Simulation, finish, simulation
 
 GID = "3"  # RoCE v2, IPv4
-ROUNDS = "200"
+ROUNDS = "50"
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +26,14 @@ def unused_port() -> str:
 def between(adapters: Simulation, program: str, devices: tuple[str, str], *options: str) -> str:
     """Both sides of a program, as two processes; what the second printed."""
     words = (program, "-g", GID, "-n", ROUNDS, "-p", unused_port(), *options)
-    server = adapters.start(*words, "-d", devices[0])
-    with server:
-        # It says where it listens before it does; the client gives up at once.
-        heard = server.stdout.readline()
-        for _ in range(50):
-            client = adapters.start(*words, "-d", devices[1], "localhost")
-            printed, _ = client.communicate(timeout=60)
-            if "Couldn't connect" not in printed:
+    with adapters.start(*words, "-d", devices[0]) as server:
+        deadline = time.monotonic() + 30
+        while True:  # until the server listens, of which it says nothing
+            with adapters.start(*words, "-d", devices[1], "localhost") as client:
+                printed, _ = client.communicate(timeout=60)
+            if "Couldn't connect" not in printed or time.monotonic() > deadline:
                 break
-        heard += finish(server)
+        heard = finish(server)
     assert client.returncode == 0, f"{printed}\n{heard}"
     return printed
 
@@ -48,11 +47,11 @@ def test_an_adapter_says_that_it_is_simulated(adapters):
 
 
 def test_without_its_tree_nothing_is_intercepted(adapters):
-    with pytest.raises(AssertionError, match="No IB devices found|Failed to get IB devices"):
+    with pytest.raises(AssertionError, match=r"No IB devices found|Failed to get IB devices"):
         adapters.run("ibv_devinfo", MLX5SIM_TREE="")
 
 
-@pytest.mark.parametrize("options", [(), ("-e",), ("-s", "0"), ("-s", "1000000")], ids=str)
+@pytest.mark.parametrize("options", [(), ("-e",), ("-s", "1"), ("-s", "1000000")], ids=str)
 @pytest.mark.parametrize("other", ["mlx5sim0", "mlx5sim1"])
 def test_two_processes_exchange_messages(adapters, other, options):
     printed = between(adapters, "ibv_rc_pingpong", ("mlx5sim0", other), *options)

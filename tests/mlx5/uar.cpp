@@ -26,8 +26,8 @@ UarPages::UarPages()
   if (!memory_ || ::ftruncate(memory_.get(), static_cast<off_t>(kMost * page_nbytes_)) != 0) {
     throw Error(errno_message("memfd_create failed", errno), errno);
   }
-  void* own = ::mmap(nullptr, kMost * page_nbytes_, PROT_READ | PROT_WRITE, MAP_SHARED,
-                     memory_.get(), 0);
+  void* own =
+      ::mmap(nullptr, kMost * page_nbytes_, PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
   if (own == MAP_FAILED) throw Error(errno_message("mmap failed", errno), errno);
   own_ = static_cast<std::byte*>(own);
 }

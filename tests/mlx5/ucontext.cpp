@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include "base/error.hpp"
+#include "base/scarcity.hpp"
 #include "softhca/async_events.hpp"
 #include "softhca/completion_channel.hpp"
 #include "softhca/completion_queue.hpp"
@@ -16,7 +17,6 @@
 #include "softhca/protection_domain.hpp"
 #include "softhca/queue_pair.hpp"
 #include "softhca/shared_receive_queue.hpp"
-#include "base/scarcity.hpp"
 #include "tree.hpp"
 
 namespace zerohop::mlx5sim {

@@ -79,8 +79,8 @@ class Ucontext {
   Table<Qp> qps;
   UarPages uars;
   ibv_context* soft = nullptr;
-  ibv_cq* soft_cq = nullptr;           // of all queue pairs
-  std::weak_ptr<EventFile> async;      // until the program closes it
+  ibv_cq* soft_cq = nullptr;       // of all queue pairs
+  std::weak_ptr<EventFile> async;  // until the program closes it
   std::unordered_map<std::uint32_t, Qp*> by_number;
 
   // An asynchronous event of the kernel (ibv_event_type).

@@ -26,7 +26,7 @@ using std::chrono::microseconds;
 constexpr microseconds kSpin{50};
 constexpr microseconds kFirstPause{50};
 constexpr microseconds kLastPause{1000};
-constexpr int kPriority = -15;  // nice(2)
+constexpr int kPriority = -15;                 // nice(2)
 constexpr unsigned long kTimerSlackNs = 1000;  // else the kernel adds 50 us to each pause
 
 }  // namespace
@@ -161,9 +161,8 @@ void Ucontext::arm() {
 }
 
 void Ucontext::sleep(std::chrono::nanoseconds most) noexcept {
-  std::array<pollfd, 3> watched{{{soft_channel_->fd, POLLIN, 0},
-                                 {soft->async_fd, POLLIN, 0},
-                                 {bell_.fd(), POLLIN, 0}}};
+  std::array<pollfd, 3> watched{
+      {{soft_channel_->fd, POLLIN, 0}, {soft->async_fd, POLLIN, 0}, {bell_.fd(), POLLIN, 0}}};
   const timespec limit{0, static_cast<long>(most.count())};
   ::ppoll(watched.data(), watched.size(), &limit, nullptr);
 }
