@@ -79,6 +79,15 @@ std::shared_ptr<EventFile> add_events() {
 std::shared_ptr<Ucontext> device(int fd) noexcept { return find(fd).device; }
 std::shared_ptr<EventFile> events(int fd) noexcept { return find(fd).events; }
 
+std::vector<std::shared_ptr<Ucontext>> devices() {
+  std::vector<std::shared_ptr<Ucontext>> found;
+  const std::lock_guard guard(all().mutex);
+  for (const auto& [fd, open] : all().open) {
+    if (open.device) found.push_back(open.device);
+  }
+  return found;
+}
+
 bool forget(int fd) noexcept {
   Open closed;
   numbers[static_cast<std::size_t>(fd)].store(false);

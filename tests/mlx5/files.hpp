@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "event_file.hpp"
 #include "ucontext.hpp"
@@ -18,6 +19,7 @@ std::shared_ptr<EventFile> add_events();
 
 std::shared_ptr<Ucontext> device(int fd) noexcept;   // null: it is something else
 std::shared_ptr<EventFile> events(int fd) noexcept;  // likewise
+std::vector<std::shared_ptr<Ucontext>> devices();
 // One of them, before it is closed. Whether that has closed it.
 bool forget(int fd) noexcept;
 

@@ -128,8 +128,12 @@ std::optional<Where> find(int device, std::uint32_t qp_number) {
   return read ? std::optional(where) : std::nullopt;
 }
 
+std::string attribute_path(int device, const std::string& name) {
+  return root() + "/sys/class/infiniband/" + device_name(device) + "/" + name;
+}
+
 std::string attribute(int device, const std::string& name) {
-  std::ifstream file(root() + "/sys/class/infiniband/" + device_name(device) + "/" + name);
+  std::ifstream file(attribute_path(device, name));
   std::string line;
   std::getline(file, line);
   return line;

@@ -39,5 +39,6 @@ std::optional<Where> find(int device, std::uint32_t qp_number);
 
 // What a file in /sys/class/infiniband/<device> says, up to the first line end.
 std::string attribute(int device, const std::string& name);
+std::string attribute_path(int device, const std::string& name);
 
 }  // namespace zerohop::mlx5sim::tree

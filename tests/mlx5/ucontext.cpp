@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/scarcity.hpp"
+#include "refusals.hpp"
 #include "softhca/async_events.hpp"
 #include "softhca/completion_channel.hpp"
 #include "softhca/completion_queue.hpp"
@@ -42,7 +43,8 @@ class Turn {
 
 }  // namespace
 
-Ucontext::Ucontext(int number) : device(number) {
+Ucontext::Ucontext(int number) : device(number), watch_(number), port_up_(watch_.is_port_up()) {
+  if (watch_.is_removed()) throw Refused{ENODEV};
   softhca::SoftDevice* below = softhca::loopback_device("soft0@" + tree::address(number));
   if (below == nullptr) throw Refused{ENODEV};
   soft = softhca::open_device(below);
@@ -94,6 +96,8 @@ int Ucontext::command(ib_uverbs_ioctl_hdr& header) noexcept {
   const Turn turn(mutex_, waiting_);
   try {
     Call call(header);
+    refusals::check(call);
+    if (removed_ && !refusals::destroys(call)) return EIO;
     carry_out(*this, call);
     return 0;
   } catch (const Refused& refused) {
@@ -112,6 +116,21 @@ void* Ucontext::map(void* address, std::size_t nbytes, int protection, off_t off
   }
   const Turn turn(mutex_, waiting_);
   return uars.map(address, nbytes, protection, offset);
+}
+
+int Ucontext::break_queue_pairs() {
+  const Turn turn(mutex_, waiting_);
+  int broken = 0;
+  for (const auto& [handle, qp] : qps) {
+    if (state_of(qp->soft) != IBV_QPS_RTS) continue;
+    ++broken;
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    softhca::modify_qp(qp->soft, &attributes, IBV_QP_STATE);
+    raise(IBV_EVENT_QP_FATAL, qp->user_handle, &qp->async);
+    fail(*qp);
+  }
+  return broken;
 }
 
 void Ucontext::raise(std::uint32_t type, std::uint64_t element, EventSource* source) {

@@ -24,6 +24,7 @@
 #include "qp.hpp"
 #include "srq.hpp"
 #include "uar.hpp"
+#include "watch.hpp"
 
 namespace zerohop::mlx5sim {
 
@@ -67,6 +68,8 @@ class Ucontext {
   // RDMA_VERBS_IOCTL. 0 or errno.
   int command(ib_uverbs_ioctl_hdr& header) noexcept;
   void* map(void* address, std::size_t nbytes, int protection, off_t offset) noexcept;
+  // For tests: an internal error of each queue pair that is ready to send. How many there were.
+  int break_queue_pairs();
   // In a child made by fork(2) nothing of it works.
   bool forked() const noexcept { return generation_ != fork_generation(); }
 
@@ -102,6 +105,8 @@ class Ucontext {
   void complete(const ibv_wc& completion);
   void pass_on(ibv_event_type type, Qp& qp);
   void overrun(Cq& cq, Qp& qp);
+  void look_outside();  // whether anything was done to the device
+  void remove();
   void arm();
   void sleep(std::chrono::nanoseconds most) noexcept;
   void close_all() noexcept;
@@ -109,6 +114,10 @@ class Ucontext {
   unsigned generation_ = fork_generation();
   ibv_comp_channel* soft_channel_ = nullptr;
   bool armed_ = false;  // soft_cq
+  Watch watch_;
+  bool port_up_;
+  bool removed_ = false;
+  unsigned looks_ = 0;
   Batch batch_;
   Bell bell_;
   std::atomic<int> waiting_{0};  // commands

@@ -13,6 +13,7 @@
 #include "softhca/async_events.hpp"
 #include "softhca/completion_channel.hpp"
 #include "softhca/completion_queue.hpp"
+#include "softhca/device_faults.hpp"
 #include "softhca/queue_pair.hpp"
 #include "ucontext.hpp"
 
@@ -26,6 +27,7 @@ using std::chrono::microseconds;
 constexpr microseconds kSpin{50};
 constexpr microseconds kFirstPause{50};
 constexpr microseconds kLastPause{1000};
+constexpr unsigned kLooksBetween = 1024;       // at what is done from outside, while there is work
 constexpr int kPriority = -15;                 // nice(2)
 constexpr unsigned long kTimerSlackNs = 1000;  // else the kernel adds 50 us to each pause
 
@@ -45,6 +47,7 @@ void Ucontext::run() noexcept {
     }
     {
       const std::lock_guard guard(mutex_);
+      look_outside();
       arm();
       if (step()) continue;
       pass_on_events();
@@ -57,10 +60,12 @@ void Ucontext::run() noexcept {
 bool Ucontext::look() {
   while (waiting_.load() > 0) ::sched_yield();
   const std::lock_guard guard(mutex_);
+  if (++looks_ % kLooksBetween == 0) look_outside();
   return step();
 }
 
 bool Ucontext::step() {
+  if (removed_) return false;
   bool busy = answer_doorbells();
   for (const auto& [handle, qp] : qps) busy |= qp->take_receives();
   for (const auto& [handle, srq] : srqs) busy |= srq->take();
@@ -146,6 +151,28 @@ void Ucontext::pass_on_events() {
     }
     softhca::ack_async_event(&event);
   }
+}
+
+void Ucontext::look_outside() {
+  if (removed_ || !watch_.changed()) return;
+  if (watch_.is_removed()) return remove();
+  const bool up = watch_.is_port_up();
+  if (up == std::exchange(port_up_, up)) return;
+  softhca::Faults faults;
+  faults.drop = up ? 0 : 1;  // nothing leaves: neither requests nor what answers those of others
+  softhca::set_faults(soft, faults);
+  raise(up ? IBV_EVENT_PORT_ACTIVE : IBV_EVENT_PORT_ERR, /*element=*/1, nullptr);
+}
+
+// No queue gets a completion any more: an adapter that was pulled out writes none.
+void Ucontext::remove() {
+  removed_ = true;
+  for (const auto& [handle, qp] : qps) {
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    softhca::modify_qp(qp->soft, &attributes, IBV_QP_STATE);
+  }
+  raise(IBV_EVENT_DEVICE_FATAL, 0, nullptr);
 }
 
 void Ucontext::arm() {
