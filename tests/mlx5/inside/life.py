@@ -18,18 +18,20 @@ SECONDS = 10.0
 
 def live() -> None:
     source, target = np.arange(4096, dtype="int32"), np.zeros(4096, "int32")
-    with zh.Endpoint("mlx5sim0", p2p=0, timeout=SECONDS) as a:
-        with zh.Endpoint("mlx5sim1", p2p=0, timeout=SECONDS) as b:
-            peer = a.connect(b.address)
-            b.accept()
-            ours, theirs = a.register(source), b.register(target)
-            peer.write(ours, theirs.remote, notify=(3, 1)).wait()
-            assert b.wait_notify(3) == 1
-            np.testing.assert_array_equal(source, target)
-            counter = b.register(np.zeros(1, "uint64"))
-            assert peer.fetch_add(counter.remote[0], 5).wait() == 0
-            back = a.register(np.zeros(4096, "int32"))
-            peer.read(theirs.remote, back).wait()
+    with (
+        zh.Endpoint("mlx5sim0", p2p=0, timeout=SECONDS) as a,
+        zh.Endpoint("mlx5sim1", p2p=0, timeout=SECONDS) as b,
+    ):
+        peer = a.connect(b.address)
+        b.accept()
+        ours, theirs = a.register(source), b.register(target)
+        peer.write(ours, theirs.remote, notify=(3, 1)).wait()
+        assert b.wait_notify(3) == 1
+        np.testing.assert_array_equal(source, target)
+        counter = b.register(np.zeros(1, "uint64"))
+        assert peer.fetch_add(counter.remote[0], 5).wait() == 0
+        back = a.register(np.zeros(4096, "int32"))
+        peer.read(theirs.remote, back).wait()
 
 
 def main() -> None:
