@@ -26,10 +26,10 @@ SOURCES := pyproject.toml CMakeLists.txt \
 demo: $(VENV)/installed ## processes exchange arrays through queue pairs (ARGS="--ranks 4")
 	@zerohop demo $(ARGS)
 
-test: lint ctest pytest vm ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests, in virtual machines too
+test: lint ctest pytest mlx5 vm ## linters, C++ tests (release, ASAN+UBSAN, TSAN), Python tests, in virtual machines too
 
 ##@ Parts of them
-.PHONY: build lint compile $(PRESETS:%=compile-%) ctest $(PRESETS:%=ctest-%) pytest vm
+.PHONY: build lint compile $(PRESETS:%=compile-%) ctest $(PRESETS:%=ctest-%) pytest mlx5 vm
 build: $(VENV)/installed ## the package, built and installed into .venv
 
 lint: $(VENV)/installed $(VENV)/test-group ## clang-format, ruff, mypy
@@ -50,6 +50,10 @@ $(PRESETS:%=ctest-%): ctest-%: compile-%
 pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name")
 	@test -z "$(ARGS)" || exec python -m pytest $(ARGS)
 	python -m pytest -n 3 --dist loadfile --durations=15  # they mostly wait; a file's tests one after the other
+
+mlx5: $(VENV)/installed $(VENV)/test-group $(VENV)/mlx5-packages ## libmlx5 on a simulated adapter (ZEROHOP_TEST_MLX5=full: all of the contract)
+	@cmake --build $(SKBUILD_BUILD_DIR) --target mlx5sim >build/mlx5sim.log 2>&1 || { cat build/mlx5sim.log; exit 1; }
+	python -m pytest tests/mlx5 $(ARGS)
 
 vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual machines (ZEROHOP_TEST_VM=skip: none)
 	@python -m pytest tests/vm $(ARGS)
@@ -104,7 +108,7 @@ $(VENV)/build-group $(VENV)/test-group: $(VENV)/%-group: pyproject.toml $(VENV)/
 	pip install -qq --group $* $(if $(filter test,$*),--group build --group lint)
 	touch $@
 
-$(VENV)/bench-packages $(VENV)/fuzz-packages $(VENV)/vm-packages: $(VENV)/%-packages: .ci/packages
+$(VENV)/bench-packages $(VENV)/fuzz-packages $(VENV)/mlx5-packages $(VENV)/vm-packages: $(VENV)/%-packages: .ci/packages
 	@test "$*-$(ZEROHOP_TEST_VM)" = vm-skip || .ci/packages $*
 	touch $@
 

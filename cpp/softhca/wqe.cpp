@@ -110,6 +110,11 @@ ibv_wc_status read_data(Segments& rest, Wqe& entry) {
   return IBV_WC_SUCCESS;
 }
 
+ibv_wc_status read_send(ibv_wr_opcode opcode, Segments& rest, Wqe& entry) {
+  entry.work.opcode = opcode;
+  return read_data(rest, entry);
+}
+
 ibv_wc_status read_rdma(ibv_wr_opcode opcode, Segments& rest, Wqe& entry) {
   mlx5_wqe_raddr_seg remote;
   if (!rest.take(remote)) return kMalformed;
@@ -138,6 +143,8 @@ ibv_wc_status read_operation(std::uint32_t opcode, Segments& rest, Wqe& entry) {
     // Executed as a write of no bytes: it completes in order, and no key is checked.
     case MLX5_OPCODE_NOP: return IBV_WC_SUCCESS;
     case kDump: return IBV_WC_SUCCESS;  // nothing here is visible later than its completion
+    case MLX5_OPCODE_SEND: return read_send(IBV_WR_SEND, rest, entry);
+    case MLX5_OPCODE_SEND_IMM: return read_send(IBV_WR_SEND_WITH_IMM, rest, entry);
     case MLX5_OPCODE_RDMA_WRITE: return read_rdma(IBV_WR_RDMA_WRITE, rest, entry);
     case MLX5_OPCODE_RDMA_WRITE_IMM: return read_rdma(IBV_WR_RDMA_WRITE_WITH_IMM, rest, entry);
     case MLX5_OPCODE_RDMA_READ: return read_rdma(IBV_WR_RDMA_READ, rest, entry);

@@ -70,7 +70,7 @@ COPIED_BY_P2P = {"write", "write and notify", "read", "write_many", "read_many",
 def served_by_itself(process: Remote, name: str) -> bool:
     if process.p2p:
         return name in COPIED_BY_P2P
-    return name in SERVED_BY_ADAPTERS and not process.device.startswith("soft0")
+    return name in SERVED_BY_ADAPTERS and not process.device.startswith(("soft0", "mlx5sim"))
 
 
 # Each waits for what does not come: at most so many seconds, or (None) as long as the Endpoint says.

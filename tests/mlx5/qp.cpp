@@ -1,0 +1,186 @@
+#include "qp.hpp"
+
+#include <infiniband/mlx5dv.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+
+#include "batch.hpp"
+#include "record.hpp"
+#include "softhca/queue_pair.hpp"
+#include "softhca/wqe.hpp"
+
+namespace zerohop::mlx5sim {
+namespace {
+
+using softhca::kBlockBytes;
+using softhca::Wqe;
+
+std::uint16_t index_in(const std::uint32_t& word) {
+  return static_cast<std::uint16_t>(load_record(word));
+}
+
+// What no queue pair carries out: it completes in its turn, with an error.
+void make_refused(Wqe& entry) {
+  entry.work.opcode = IBV_WR_RDMA_WRITE;
+  entry.work.send_flags = IBV_SEND_SIGNALED;
+  entry.work.num_sge = 1;
+  entry.elements[0] = {0, 1, 0};  // no key is 0
+}
+
+}  // namespace
+
+ibv_qp_state state_of(ibv_qp* soft) {
+  softhca::QueuePair& qp = softhca::QueuePair::of(soft);
+  const std::lock_guard guard(qp.lock);
+  return qp.state;
+}
+
+Qp::Qp(const QpRings& rings, ibv_qp* soft_qp, Cq& sends, Cq& receives, Srq* shared,
+       const ibv_qp_cap& granted, std::uint64_t handle)
+    : soft(soft_qp),
+      send_cq(sends),
+      receive_cq(receives),
+      srq(shared),
+      user_handle(handle),
+      cap(granted),
+      rings_(rings) {
+  ++send_cq.users;
+  ++receive_cq.users;
+  if (srq != nullptr) ++srq->users;
+}
+
+Qp::~Qp() {
+  --send_cq.users;
+  --receive_cq.users;
+  if (srq != nullptr) --srq->users;
+}
+
+bool Qp::take_sends(Batch& batch) {
+  if (rings_.send_blocks == 0) return false;
+  const ibv_qp_state state = state_of(soft);
+  if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return false;  // later, if ever
+  rung = false;
+  const std::uint16_t due = index_in(rings_.record[MLX5_SND_DBR]);
+  if (sends_taken_ == due) return false;
+  std::uint16_t at = sends_taken_;
+  batch.count = 0;
+  while (at != due) {
+    Batch::Entry& entry = batch.entries[batch.count++];
+    const auto copy = [&](std::uint32_t block) {
+      const std::size_t place = (at + block) & (rings_.send_blocks - 1);
+      std::memcpy(&entry.bytes[block * kBlockBytes], rings_.sends + place * kBlockBytes,
+                  kBlockBytes);
+    };
+    copy(0);
+    const std::uint32_t there = static_cast<std::uint16_t>(due - at);
+    const std::uint32_t blocks =
+        std::min(softhca::wqe_blocks(std::span(entry.bytes).first<kBlockBytes>()), there);
+    for (std::uint32_t block = 1; block < blocks; ++block) copy(block);
+    softhca::decode_wqe(std::span(entry.bytes).first(blocks * kBlockBytes), number(), at,
+                        entry.decoded);
+    entry.blocks = static_cast<std::uint16_t>(blocks);
+    at = static_cast<std::uint16_t>(at + blocks);
+    if ((batch.count == Batch::kMost || at == due) && !post(batch)) {
+      rung = true;
+      return true;
+    }
+  }
+  return true;
+}
+
+// False if some of it has to wait.
+bool Qp::post(Batch& batch) {
+  for (std::size_t i = 0; i < batch.count; ++i) {
+    Wqe& entry = batch.entries[i].decoded;
+    if (entry.status != IBV_WC_SUCCESS) {
+      malformed_[static_cast<std::uint16_t>(entry.work.wr_id)] = entry.status;
+      make_refused(entry);
+    }
+    entry.work.next = i + 1 < batch.count ? &batch.entries[i + 1].decoded.work : nullptr;
+  }
+  std::size_t first = 0;
+  int error = 0;
+  while (first < batch.count) {
+    ibv_send_wr* bad = nullptr;
+    error = softhca::post_send(soft, &batch.entries[first].decoded.work, &bad);
+    while (first < batch.count && (error == 0 || &batch.entries[first].decoded.work != bad)) {
+      sends_taken_ = static_cast<std::uint16_t>(sends_taken_ + batch.entries[first].blocks);
+      ++first;
+    }
+    if (error == 0) continue;
+    Wqe& entry = batch.entries[first].decoded;
+    const auto index = static_cast<std::uint16_t>(entry.work.wr_id);
+    // It left RTS meanwhile, has no room, or does not do what even a refused one asks.
+    if (error == ENOMEM || error == ENODEV || malformed_.contains(index)) break;
+    malformed_[index] = IBV_WC_LOC_QP_OP_ERR;
+    make_refused(entry);
+  }
+  const bool all = first == batch.count;
+  batch.count = 0;
+  return all;
+}
+
+bool Qp::take_receives() {
+  if (rings_.receive_count == 0 || srq != nullptr) return false;
+  const std::uint16_t posted = index_in(rings_.record[MLX5_RCV_DBR]);
+  if (posted == receives_taken_ || state_of(soft) == IBV_QPS_RESET) return false;
+  Receive receive;
+  while (receives_taken_ != posted) {
+    const std::uint32_t place = receives_taken_ & (rings_.receive_count - 1);
+    receive.read(rings_.receives + place * rings_.receive_nbytes,
+                 rings_.receive_nbytes / sizeof(mlx5_wqe_data_seg));
+    receive.work.wr_id = place;
+    ibv_recv_wr* bad;
+    if (softhca::post_recv(soft, &receive.work, &bad) != 0) return true;  // full: later
+    ++receives_taken_;
+  }
+  return true;
+}
+
+void Qp::reset() noexcept {
+  sends_taken_ = receives_taken_ = 0;
+  rung = failed_ = owes_last_receive = false;
+  malformed_.clear();
+  held_back_.clear();
+}
+
+bool Qp::complete(const ibv_wc& completion) {
+  const bool arrived = (completion.opcode & IBV_WC_RECV) != 0;
+  if (completion.status == IBV_WC_SUCCESS || failed_) return push(completion);
+  if (arrived && completion.status == IBV_WC_WR_FLUSH_ERR) {
+    held_back_.push_back(completion);
+    return true;
+  }
+  const bool pushed = push(completion);
+  return fail() && pushed;
+}
+
+bool Qp::fail() {
+  failed_ = true;
+  bool pushed = true;
+  for (const ibv_wc& each : held_back_) pushed &= push(each);
+  held_back_.clear();
+  return pushed;
+}
+
+ibv_qp_state Qp::state_shown(ibv_qp_state below) const noexcept {
+  return below == IBV_QPS_ERR && !failed_ ? set : below;
+}
+
+bool Qp::push(const ibv_wc& completion) {
+  const auto index = static_cast<std::uint16_t>(completion.wr_id);
+  if ((completion.opcode & IBV_WC_RECV) != 0) {
+    return receive_cq.push(completion, index, rings_.user_index);
+  }
+  ibv_wc told = completion;
+  if (const auto found = malformed_.find(index); found != malformed_.end()) {
+    if (told.status != IBV_WC_WR_FLUSH_ERR) told.status = found->second;
+    malformed_.erase(found);
+  }
+  return send_cq.push(told, index, rings_.user_index);
+}
+
+}  // namespace zerohop::mlx5sim

@@ -1,0 +1,265 @@
+// Queue pairs: how they are made, moved through their states, and found by those of other devices.
+#include <arpa/inet.h>
+#include <rdma/ib_user_ioctl_verbs.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5-abi.h>
+
+#include <bit>
+
+#include "commands.hpp"
+#include "softhca/context.hpp"
+#include "softhca/device.hpp"
+#include "softhca/gid.hpp"
+#include "softhca/queue_pair.hpp"
+#include "tree.hpp"
+
+namespace zerohop::mlx5sim::qp_calls {
+namespace {
+
+QpRings rings_of(const mlx5_ib_create_qp& asked) {
+  QpRings rings;
+  if (asked.buf_addr == 0 || asked.db_addr == 0) throw Refused{EFAULT};
+  const bool sizes = (asked.sq_wqe_count == 0 || std::has_single_bit(asked.sq_wqe_count)) &&
+                     (asked.rq_wqe_count == 0 || std::has_single_bit(asked.rq_wqe_count)) &&
+                     asked.rq_wqe_shift <= 9;
+  if (!sizes || (asked.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0) throw Refused{EINVAL};
+  if ((asked.flags & MLX5_QP_FLAG_SIGNATURE) != 0) throw Refused{EOPNOTSUPP};
+  rings.receives = reinterpret_cast<std::byte*>(asked.buf_addr);
+  rings.receive_count = asked.rq_wqe_count;
+  rings.receive_nbytes = 1u << asked.rq_wqe_shift;
+  const std::size_t receives = std::size_t{asked.rq_wqe_count} << asked.rq_wqe_shift;
+  rings.sends = rings.receives + receives;
+  rings.send_blocks = asked.sq_wqe_count;
+  rings.record = reinterpret_cast<std::uint32_t*>(asked.db_addr);
+  rings.user_index = asked.uidx;
+  rings.page = asked.bfreg_index;
+  return rings;
+}
+
+// Enough for whatever the rings can hold.
+ibv_qp_cap cap_below(const QpRings& rings, const ib_uverbs_qp_cap& asked) {
+  ibv_qp_cap cap{};
+  cap.max_send_wr = std::max(rings.send_blocks, 1u);
+  cap.max_recv_wr = std::max(rings.receive_count, 1u);
+  cap.max_send_sge = std::max(asked.max_send_sge, 1u);
+  cap.max_recv_sge = std::max(rings.receive_nbytes / 16, 1u);
+  cap.max_inline_data = softhca::limits::kInlineBytes;
+  return cap;
+}
+
+// A queue pair of the software HCA whose number no other process has.
+ibv_qp* make_below(Ucontext& context, ibv_pd* pd, ibv_qp_init_attr& init) {
+  for (;;) {
+    ibv_qp* soft = softhca::create_qp(pd, &init);
+    if (soft == nullptr) throw Refused{errno};
+    const tree::Where where{softhca::Context::of(context.soft).gid()};
+    if (tree::announce(context.device, soft->qp_num, where)) return soft;
+    const bool taken = errno == EEXIST;
+    softhca::destroy_qp(soft);
+    if (!taken) throw Refused{ENOMEM};
+  }
+}
+
+// The software HCA may owe one for what an adapter has acknowledged before anybody saw it.
+void acknowledge(Qp& qp) {
+  softhca::QueuePair& below = softhca::QueuePair::of(qp.soft);
+  const std::lock_guard guard(below.lock);
+  below.acknowledge_late();
+}
+
+// Ends what it is doing; what its receives came to is in the queues of the program then.
+void stop(Ucontext& context, Qp& qp) {
+  if (state_of(qp.soft) != IBV_QPS_RESET) {
+    acknowledge(qp);
+    ibv_qp_attr attributes{};
+    attributes.qp_state = IBV_QPS_ERR;
+    softhca::modify_qp(qp.soft, &attributes, IBV_QP_STATE);
+  }
+  context.deliver();
+  context.fail(qp);
+}
+
+// An address at which nobody listens: requests end when their retries do.
+ibv_gid nowhere(int device) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  ::inet_pton(AF_INET, tree::address(device).c_str(), &address.sin_addr);
+  address.sin_port = htons(1);
+  return softhca::make_gid(address);
+}
+
+ibv_ah_attr path_of(const ib_uverbs_qp_dest& dest) {
+  ibv_ah_attr path{};
+  std::memcpy(path.grh.dgid.raw, dest.dgid, sizeof dest.dgid);
+  path.grh.flow_label = dest.flow_label;
+  path.grh.sgid_index = dest.sgid_index;
+  path.grh.hop_limit = dest.hop_limit;
+  path.grh.traffic_class = dest.traffic_class;
+  path.dlid = dest.dlid;
+  path.sl = dest.sl;
+  path.src_path_bits = dest.src_path_bits;
+  path.static_rate = dest.static_rate;
+  path.is_global = dest.is_global;
+  path.port_num = dest.port_num;
+  return path;
+}
+
+ib_uverbs_qp_dest dest_of(const ibv_ah_attr& path) {
+  ib_uverbs_qp_dest dest{};
+  std::memcpy(dest.dgid, path.grh.dgid.raw, sizeof dest.dgid);
+  dest.flow_label = path.grh.flow_label;
+  dest.sgid_index = path.grh.sgid_index;
+  dest.hop_limit = path.grh.hop_limit;
+  dest.traffic_class = path.grh.traffic_class;
+  dest.dlid = path.dlid;
+  dest.sl = path.sl;
+  dest.src_path_bits = path.src_path_bits;
+  dest.static_rate = path.static_rate;
+  dest.is_global = path.is_global;
+  dest.port_num = path.port_num;
+  return dest;
+}
+
+// The path to the queue pair of the software HCA behind the one that the program names.
+ibv_ah_attr path_below(const ibv_ah_attr& asked, std::uint32_t qp_number) {
+  if (asked.is_global == 0 || asked.port_num != 1 || asked.grh.sgid_index >= tree::kGids) {
+    throw Refused{EINVAL};
+  }
+  // The kernel asks the network for the owner of the address; nobody answers.
+  const int device = tree::device_with(asked.grh.dgid);
+  if (device < 0) throw Refused{ETIMEDOUT};
+  const auto where = tree::find(device, qp_number);
+  ibv_ah_attr path{};
+  path.is_global = 1;
+  path.port_num = 1;
+  path.grh.dgid = where ? where->gid : nowhere(device);
+  return path;
+}
+
+ibv_qp_attr attributes_of(const ib_uverbs_modify_qp& asked) {
+  ibv_qp_attr given{};
+  given.qp_state = static_cast<ibv_qp_state>(asked.qp_state);
+  given.cur_qp_state = static_cast<ibv_qp_state>(asked.cur_qp_state);
+  given.path_mtu = static_cast<ibv_mtu>(asked.path_mtu);
+  given.rq_psn = asked.rq_psn;
+  given.sq_psn = asked.sq_psn;
+  given.dest_qp_num = asked.dest_qp_num;
+  given.qp_access_flags = asked.qp_access_flags;
+  given.ah_attr = path_of(asked.dest);
+  given.pkey_index = asked.pkey_index;
+  given.max_rd_atomic = asked.max_rd_atomic;
+  given.max_dest_rd_atomic = asked.max_dest_rd_atomic;
+  given.min_rnr_timer = asked.min_rnr_timer;
+  given.port_num = asked.port_num;
+  given.timeout = asked.timeout;
+  given.retry_cnt = asked.retry_cnt;
+  given.rnr_retry = asked.rnr_retry;
+  return given;
+}
+
+}  // namespace
+
+void create(Ucontext& context, Call& call) {
+  const auto asked = call.in<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
+  const auto flags = call.in<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS, 0u);
+  if (call.in<std::uint32_t>(UVERBS_ATTR_CREATE_QP_TYPE) != IB_UVERBS_QPT_RC ||
+      (flags & ~std::uint32_t{IB_UVERBS_QP_CREATE_SQ_SIG_ALL}) != 0) {
+    throw Refused{EOPNOTSUPP};
+  }
+  const QpRings rings = rings_of(call.in<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN));
+  if (!context.uars.is_there(rings.page)) throw Refused{EINVAL};
+  Cq& send_cq = context.cqs.at(call.handle(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
+  Cq& receive_cq = context.cqs.at(call.handle(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
+  Srq* srq = nullptr;
+  if (call.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) {
+    srq = &context.srqs.at(call.handle(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE));
+  }
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = context.soft_cq;
+  init.srq = srq != nullptr ? srq->soft : nullptr;
+  init.cap = cap_below(rings, asked);
+  init.qp_type = IBV_QPT_RC;
+  ibv_pd* pd = context.pds.at(call.handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE)).soft;
+  ibv_qp* soft = make_below(context, pd, init);
+  const ibv_qp_cap cap{asked.max_send_wr, asked.max_recv_wr, asked.max_send_sge, asked.max_recv_sge,
+                       asked.max_inline_data};
+  auto qp = std::make_unique<Qp>(rings, soft, send_cq, receive_cq, srq, cap,
+                                 call.in<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE));
+  context.by_number.emplace(soft->qp_num, qp.get());
+  const std::uint32_t handle = context.qps.add(std::move(qp));
+  call.out(UVERBS_ATTR_CREATE_QP_RESP_CAP, asked);
+  call.out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, soft->qp_num);
+  mlx5_ib_create_qp_resp own{};
+  own.bfreg_index = rings.page;
+  call.out(UVERBS_ATTR_UHW_OUT, own);
+  call.made(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
+}
+
+void modify(Ucontext& context, Write& write) {
+  const auto asked = write.request<ib_uverbs_modify_qp>();
+  Qp& qp = context.qps.at(asked.qp_handle);
+  const int mask = static_cast<int>(asked.attr_mask);
+  const ibv_qp_attr given = attributes_of(asked);
+  const bool resets = (mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_RESET;
+  ibv_qp_attr below = given;
+  if ((mask & IBV_QP_AV) != 0) below.ah_attr = path_below(given.ah_attr, given.dest_qp_num);
+  if (resets) stop(context, qp);
+  if ((mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_ERR) {
+    acknowledge(qp);
+    context.fail(qp);
+  }
+  if (const int error = softhca::modify_qp(qp.soft, &below, mask); error != 0) {
+    throw Refused{error};
+  }
+  if ((mask & IBV_QP_AV) != 0) qp.attributes.ah_attr = given.ah_attr;
+  if ((mask & IBV_QP_STATE) != 0) qp.set = given.qp_state;
+  if (!resets) return;
+  qp.attributes = {};
+  qp.reset();
+}
+
+void query(Ucontext& context, Write& write) {
+  const Qp& qp = context.qps.at(write.request<ib_uverbs_query_qp>().qp_handle);
+  ibv_qp_attr now{};
+  ibv_qp_init_attr init{};
+  if (const int error = softhca::query_qp(qp.soft, &now, 0, &init); error != 0) {
+    throw Refused{error};
+  }
+  ib_uverbs_query_qp_resp found{};
+  found.dest = dest_of(qp.attributes.ah_attr);
+  found.max_send_wr = qp.cap.max_send_wr;
+  found.max_recv_wr = qp.cap.max_recv_wr;
+  found.max_send_sge = qp.cap.max_send_sge;
+  found.max_recv_sge = qp.cap.max_recv_sge;
+  found.max_inline_data = qp.cap.max_inline_data;
+  found.rq_psn = now.rq_psn;
+  found.sq_psn = now.sq_psn;
+  found.dest_qp_num = now.dest_qp_num;
+  found.qp_access_flags = now.qp_access_flags;
+  found.pkey_index = now.pkey_index;
+  found.qp_state = found.cur_qp_state = static_cast<std::uint8_t>(qp.state_shown(now.qp_state));
+  found.path_mtu = static_cast<std::uint8_t>(now.path_mtu);
+  found.max_rd_atomic = now.max_rd_atomic;
+  found.max_dest_rd_atomic = now.max_dest_rd_atomic;
+  found.min_rnr_timer = now.min_rnr_timer;
+  found.port_num = now.port_num;
+  found.timeout = now.timeout;
+  found.retry_cnt = now.retry_cnt;
+  found.rnr_retry = now.rnr_retry;
+  write.respond(found);
+}
+
+void destroy(Ucontext& context, Call& call) {
+  const std::uint32_t handle = call.handle(UVERBS_ATTR_DESTROY_QP_HANDLE);
+  Qp& qp = context.qps.at(handle);
+  stop(context, qp);
+  context.pass_on_events();
+  tree::withdraw(context.device, qp.number());
+  context.by_number.erase(qp.number());
+  if (const int error = softhca::destroy_qp(qp.soft); error != 0) throw Refused{error};
+  call.out(UVERBS_ATTR_DESTROY_QP_RESP,
+           ib_uverbs_destroy_qp_resp{.events_reported = context.forget(qp.async)});
+  context.qps.remove(handle);
+}
+
+}  // namespace zerohop::mlx5sim::qp_calls

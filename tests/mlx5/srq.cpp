@@ -1,0 +1,52 @@
+#include "srq.hpp"
+
+#include <endian.h>
+#include <infiniband/mlx5dv.h>
+
+#include <cstring>
+
+#include "record.hpp"
+#include "softhca/shared_receive_queue.hpp"
+
+namespace zerohop::mlx5sim {
+
+void Receive::read(const std::byte* segments, std::size_t count) {
+  work.sg_list = elements;
+  work.num_sge = 0;
+  work.next = nullptr;
+  for (std::size_t i = 0; i < count && i < kMostElements; ++i) {
+    mlx5_wqe_data_seg segment;
+    std::memcpy(&segment, segments + i * sizeof segment, sizeof segment);
+    if (be32toh(segment.lkey) == MLX5_INVALID_LKEY) break;
+    elements[work.num_sge++] = {be64toh(segment.addr), be32toh(segment.byte_count),
+                                be32toh(segment.lkey)};
+  }
+}
+
+bool Srq::take() {
+  const auto posted = static_cast<std::uint16_t>(load_record(*record_));
+  if (posted == taken_) return false;
+  Receive receive;
+  while (taken_ != posted) {
+    const std::byte* entry = entries_ + next_ * entry_nbytes_;
+    mlx5_wqe_srq_next_seg link;
+    std::memcpy(&link, entry, sizeof link);
+    receive.read(entry + sizeof link, (entry_nbytes_ - sizeof link) / sizeof(mlx5_wqe_data_seg));
+    receive.work.wr_id = next_;
+    ibv_recv_wr* bad;
+    if (softhca::post_srq_recv(soft, &receive.work, &bad) != 0) return true;  // full: later
+    next_ = be16toh(link.next_wqe_index);
+    ++taken_;
+    ++there_;
+  }
+  return true;
+}
+
+bool Srq::was_used() noexcept {
+  if (there_ > 0) --there_;
+  if (limit == 0 || there_ >= limit) return false;
+  limit = 0;
+  return true;
+}
+
+}  // namespace zerohop::mlx5sim

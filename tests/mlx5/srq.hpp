@@ -1,0 +1,58 @@
+// Receives that a program has posted: into a shared receive queue, whose entries are a linked list,
+// or into the receive queue of a queue pair, whose entries are a ring.
+#pragma once
+
+#include <infiniband/verbs.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#include "event_file.hpp"
+
+namespace zerohop::mlx5sim {
+
+// One receive, as an entry of 16-byte segments describes it.
+struct Receive {
+  static constexpr std::size_t kMostElements = 64;
+
+  void read(const std::byte* segments, std::size_t count);
+
+  ibv_recv_wr work{};
+  ibv_sge elements[kMostElements];
+};
+
+class Srq {
+ public:
+  Srq(std::byte* entries, std::uint32_t entry_nbytes, std::uint32_t* record, ibv_srq* below,
+      std::uint32_t count, std::uint64_t handle) noexcept
+      : soft(below),
+        most(count),
+        user_handle(handle),
+        entries_(entries),
+        entry_nbytes_(entry_nbytes),
+        record_(record) {}
+  Srq(const Srq&) = delete;
+  Srq& operator=(const Srq&) = delete;
+
+  // Hands the software HCA what was posted since. Whether there was anything.
+  bool take();
+  // One of them was used. Whether that leaves fewer than the limit, which is then gone.
+  bool was_used() noexcept;
+
+  ibv_srq* const soft;
+  const std::uint32_t most;
+  const std::uint64_t user_handle;
+  EventSource async;
+  std::uint32_t limit = 0;  // 0: none
+  std::uint32_t users = 0;  // queue pairs
+
+ private:
+  std::byte* const entries_;
+  const std::uint32_t entry_nbytes_;
+  std::uint32_t* const record_;  // how many were posted; big-endian, 16 bits
+  std::uint16_t taken_ = 0;
+  std::uint16_t next_ = 0;  // index of the next entry
+  std::uint32_t there_ = 0;
+};
+
+}  // namespace zerohop::mlx5sim

@@ -1,0 +1,64 @@
+"""Programs of others, unmodified, on simulated adapters: those of ibverbs-utils."""
+
+import socket
+import time
+
+import pytest
+
+from mlx5.simulation import Simulation, finish, simulation
+
+GID = "3"  # RoCE v2, IPv4
+ROUNDS = "50"
+
+
+@pytest.fixture(scope="module")
+def adapters():
+    with simulation(devices=2) as made:
+        yield made
+
+
+def unused_port() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return str(probe.getsockname()[1])
+
+
+def between(adapters: Simulation, program: str, devices: tuple[str, str], *options: str) -> str:
+    """Both sides of a program, as two processes; what the second printed."""
+    words = (program, "-g", GID, "-n", ROUNDS, "-p", unused_port(), *options)
+    with adapters.start(*words, "-d", devices[0]) as server:
+        deadline = time.monotonic() + 30
+        while True:  # until the server listens, of which it says nothing
+            with adapters.start(*words, "-d", devices[1], "localhost") as client:
+                printed, _ = client.communicate(timeout=60)
+            if "Couldn't connect" not in printed or time.monotonic() > deadline:
+                break
+        heard = finish(server)
+    assert client.returncode == 0, f"{printed}\n{heard}"
+    return printed
+
+
+def test_an_adapter_says_that_it_is_simulated(adapters):
+    listed = adapters.run("ibv_devinfo", "-v")
+    assert listed.count("hca_id:\tmlx5sim") == 2
+    assert listed.count("simulated by zerohop") == 2
+    assert "0x15b3" not in listed.lower()  # nobody's
+    assert "PORT_ACTIVE" in listed
+
+
+def test_without_its_tree_nothing_is_intercepted(adapters):
+    with pytest.raises(AssertionError, match=r"No IB devices found|Failed to get IB devices"):
+        adapters.run("ibv_devinfo", MLX5SIM_TREE="")
+
+
+@pytest.mark.parametrize("options", [(), ("-e",), ("-s", "1"), ("-s", "1000000")], ids=str)
+@pytest.mark.parametrize("other", ["mlx5sim0", "mlx5sim1"])
+def test_two_processes_exchange_messages(adapters, other, options):
+    printed = between(adapters, "ibv_rc_pingpong", ("mlx5sim0", other), *options)
+    assert f"{ROUNDS} iters" in printed
+
+
+@pytest.mark.parametrize("options", [(), ("-e",)], ids=str)
+def test_queue_pairs_share_receives(adapters, options):
+    printed = between(adapters, "ibv_srq_pingpong", ("mlx5sim0", "mlx5sim1"), "-q", "7", *options)
+    assert f"{ROUNDS} iters" in printed
