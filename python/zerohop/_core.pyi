@@ -1723,7 +1723,6 @@ class Lines:
     """
 
     EAGER: typing.ClassVar[int] = 65536
-    FEW: typing.ClassVar[int] = 8
     INBOX: typing.ClassVar[int] = 262464
     def __init__(
         self,

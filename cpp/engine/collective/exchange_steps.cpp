@@ -19,12 +19,11 @@ void Exchange::begin(std::shared_ptr<Schedule> schedule, const Labels& labels, b
 Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   slice_ = slice;
   last_ = last;
-  if (!schedule_) return run_moves();
+  if (!schedule_) return run_moves().value_or(Outcome{});
   const Deadline pause = Deadline::after(slice);
   for (;;) {
     if (in_step_) {
-      Outcome found = run_moves();
-      if (found.news != News::complete) return found;
+      if (Stop stop = run_moves()) return std::move(*stop);
       in_step_ = false;
       copied_ = 0;
       if (!schedule_->next(step_, receives_)) {
