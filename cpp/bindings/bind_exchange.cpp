@@ -117,7 +117,6 @@ zerohop.collectives.)");
       .def("ring_off", &ring_off, py::arg("seconds"),
            "Notifies all ranks that no more messages will follow.");
   lines.attr("EAGER") = engine::collective::kEager;
-  lines.attr("FEW") = engine::collective::kFew;
   lines.attr("INBOX") = engine::collective::kInbox;
 }
 

@@ -73,7 +73,7 @@ void begin(ExchangeHandle& current, const Number& number) {
   plan.labels.receive.number = number.receive;
   plan.labels.send.digest = plan.labels.receive.digest = number.digest;
   current.number = of_all ? number.send : 0;
-  current.exchange->begin(plan.schedule, plan.labels, of_all);
+  current.exchange->begin(std::move(plan.schedule), plan.labels, of_all);
 }
 
 // Releases the program's arrays at the end of the scope.

@@ -28,7 +28,7 @@ bool apart(const HostArray& one, const HostArray& other) {
 }  // namespace
 
 void Plan::begin(const Place& place, Kind kind) {
-  schedule.reset();  // so that it is free for this call
+  schedule.reset();  // that of a call which was given up
   terms_.kind = kind;
   terms_.rank = place.rank;
   terms_.size = place.size;

@@ -1724,7 +1724,6 @@ class Lines:
     """
 
     EAGER: typing.ClassVar[int] = 65536
-    FEW: typing.ClassVar[int] = 8
     INBOX: typing.ClassVar[int] = 262464
     def __init__(
         self,

@@ -64,24 +64,29 @@ class Side {
     const std::vector<std::uint32_t> hosts{0, 1};
     const Topology topology(hosts, {{.algorithm = given.algorithm}});
     const bool has_result = given.root == kNoRoot || given.root == static_cast<int>(rank);
-    steps_ = plan_of(topology,
-                     {.rank = rank,
-                      .size = 2,
-                      .nbytes = nbytes_,
-                      .has_result = has_result,
-                      .reduction = {.op = Op::sum, .dtype = kInt}},
-                     given.root);
     from_ = memory(nbytes_, on_gpu);
     both.put(*from_, bytes_of(numbers(rank, given.count)));
     if (has_result) to_ = given.in_place ? from_ : memory(nbytes_, on_gpu);
-    room_ = memory(steps_.room(), on_gpu);
-    StagedReduction::Arrays arrays{
-        .from = array(from_), .to = array(to_), .room = array(room_), .nbytes = nbytes_};
+    Terms terms{.kind = given.root == kNoRoot ? Kind::all_reduce : Kind::reduce,
+                .rank = rank,
+                .size = 2,
+                .root = given.root,
+                .arrays = {array(from_, on_gpu), array(to_, on_gpu)},
+                .ins = {{0, 0, nbytes_}},
+                .reduction = {.op = Op::sum, .dtype = kInt},
+                .topology = &topology};
+    if (has_result) terms.outs = {{1, 0, nbytes_}};
     if (on_gpu) {
-      arrays.by = std::make_shared<GpuCombiner>(
+      terms.by = std::make_shared<GpuCombiner>(
           std::make_shared<gpu::Reducer>(from_->registration()->device), soon());
     }
-    steps_.begin(std::move(arrays));
+    const auto schedule = Schedules().begin(terms);
+    room_ = memory(schedule->room(), on_gpu);
+    schedule->set_room(array(room_, on_gpu));
+    Labels labels;
+    labels.send.kind = labels.receive.kind = Kind::all_reduce;
+    labels.send.number = labels.receive.number = 1;
+    exchange_.begin(schedule, labels, /*of_all=*/true);
   }
 
   void meet(const Side& other) {
@@ -90,28 +95,13 @@ class Side {
 
   // Whether it is done.
   bool advance() {
-    if (exchange_) {
-      const auto found = exchange_->run(kAtOnce, soon());
-      if (found.news == Exchange::News::payload) fill(*found.move, found.payload);
-      if (found.news != Exchange::News::complete) {
-        const bool goes_on = found.news == Exchange::News::quiet ||
-                             found.news == Exchange::News::payload ||
-                             found.news == Exchange::News::under_way;
-        REQUIRE(goes_on);
-        return false;
-      }
-    }
-    const std::vector<Move> none;
-    if (!steps_.next(sends_, receives_, exchange_ ? exchange_->receives() : none)) return true;
-    for (auto* const moves : {&sends_, &receives_}) {
-      for (Move& each : *moves) {
-        each.label.kind = Kind::all_reduce;
-        each.label.number = 1;
-        each.label.nbytes = nbytes_;
-      }
-    }
-    if (!exchange_) exchange_ = std::make_unique<Exchange>(lines_);
-    exchange_->begin(sends_, receives_, /*of_all=*/true);
+    const auto found = exchange_.run(kAtOnce, soon());
+    if (found.news == Exchange::News::complete) return true;
+    if (found.news == Exchange::News::payload) fill(*found.move, found.payload);
+    const bool goes_on = found.news == Exchange::News::quiet ||
+                         found.news == Exchange::News::payload ||
+                         found.news == Exchange::News::under_way;
+    REQUIRE(goes_on);
     return false;
   }
 
@@ -128,9 +118,9 @@ class Side {
     return std::make_shared<const Memory>(on_gpu ? both_.array(endpoint_, shape)
                                                  : testing::host_array(endpoint_, shape));
   }
-  static StagedReduction::Array array(const Kept& memory) {
+  static Array array(const Kept& memory, bool on_gpu) {
     if (!memory) return {};
-    return {reinterpret_cast<std::byte*>(memory->layout().address), memory};
+    return {reinterpret_cast<std::byte*>(memory->layout().address), memory, !on_gpu};
   }
   void fill(const Move& move, const std::vector<std::byte>& payload) {
     both_.cuda.copies.write(move.memory->layout().address, payload);
@@ -141,10 +131,8 @@ class Side {
   const Rank rank_;
   const std::uint64_t nbytes_;
   const std::shared_ptr<Lines> lines_;
-  StagedReduction steps_;
   Kept from_, to_, room_;
-  std::unique_ptr<Exchange> exchange_;
-  std::vector<Move> sends_, receives_;
+  Exchange exchange_{lines_};
 };
 
 void check(GpuCouple& both, std::pair<bool, bool> on_gpu, const Given& given) {

@@ -16,8 +16,8 @@ std::uint64_t in_elements(std::uint64_t nbytes) {
 }  // namespace
 
 void DirectReduction::begin(Terms& terms) {
-  std::swap(terms_, terms);
-  std::swap(arrays_, terms_.arrays);
+  terms_.take(terms);
+  arrays_.swap(terms_.arrays);
   step_ = 0;
   sources_.clear();
   targets_.clear();
@@ -31,6 +31,7 @@ void DirectReduction::begin(Terms& terms) {
     if (needs) targets_.push_back(other);
     if (reduces() && (terms_.kind != Kind::scan || other < rank)) sources_.push_back(other);
   }
+  set_partners(sources_, targets_);
   const std::uint64_t on_the_way = terms_.piece > 0 ? terms_.piece : kOnTheWay;
   piece_ = std::max<std::uint64_t>(kEager, on_the_way / others / kLongestElement * kLongestElement);
   std::uint64_t most = 0;
@@ -46,14 +47,6 @@ std::uint64_t DirectReduction::room() const {
   if (!reduces()) return 0;
   const std::size_t slots = sources_.size() + (own_in_room_ ? 1 : 0) + (result_in_room_ ? 1 : 0);
   return slots * in_elements(std::min(piece_, terms_.outs.front().nbytes));
-}
-
-std::vector<Rank> DirectReduction::partners() const {
-  std::vector<Rank> found(targets_);
-  for (const Rank rank : sources_) {
-    if (std::ranges::find(targets_, rank) == targets_.end()) found.push_back(rank);
-  }
-  return found;
 }
 
 const Block& DirectReduction::block_for(Rank rank) const noexcept {

@@ -17,7 +17,6 @@ class DirectReduction : public Schedule {
   void begin(Terms& terms);
 
   std::uint64_t room() const override;
-  std::vector<Rank> partners() const override;
   bool next(Step& step, std::span<const Move> arrived) override;
 
  private:

@@ -89,20 +89,19 @@ Deadline Exchange::until() const {
   return slice.at() < last_.at() ? slice : last_;
 }
 
-Exchange::Outcome Exchange::run_moves() {
+Exchange::Stop Exchange::run_moves() {
   to_take_ = partners_;  // another call may have consumed their notifications
   for (;;) {
     if (said_ < to_say_.size() && (to_take_.empty() || fits(to_say_[said_]))) {
-      if (Stop stop = say_next()) return std::move(*stop);
+      if (Stop stop = say_next()) return stop;
     } else if (!to_take_.empty()) {
       Line& line = *to_take_.back();
-      if (Stop stop = take_from(line)) return std::move(*stop);
+      if (Stop stop = take_from(line)) return stop;
       std::erase(to_take_, &line);
     } else if (missing_ == 0) {
-      if (Stop stop = finish()) return std::move(*stop);
-      return {};
+      return finish();
     } else if (!hear()) {
-      return {.news = News::quiet};
+      return Outcome{.news = News::quiet};
     }
   }
 }

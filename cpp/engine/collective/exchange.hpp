@@ -86,7 +86,7 @@ class Exchange {
   };
   using Stop = std::optional<Outcome>;
 
-  Outcome run_moves();
+  Stop run_moves();
   Stop begin_step();
   void begin_moves();
   bool provide(Move& move) const;

@@ -1,5 +1,6 @@
 // The steps of an Exchange: what comes between the moves of one and the next.
 #include <cstring>
+#include <optional>
 #include <utility>
 
 #include "engine/collective/exchange.hpp"
@@ -19,12 +20,11 @@ void Exchange::begin(std::shared_ptr<Schedule> schedule, const Labels& labels, b
 Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   slice_ = slice;
   last_ = last;
-  if (!schedule_) return run_moves();
-  const Deadline pause = Deadline::after(slice);
+  if (!schedule_) return run_moves().value_or(Outcome{});
+  std::optional<Deadline> pause;
   for (;;) {
     if (in_step_) {
-      Outcome found = run_moves();
-      if (found.news != News::complete) return found;
+      if (Stop stop = run_moves()) return std::move(*stop);
       in_step_ = false;
       copied_ = 0;
       if (!schedule_->next(step_, receives_)) {
@@ -34,8 +34,10 @@ Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
       }
     }
     if (Stop stop = begin_step()) return std::move(*stop);
+    if (steps_ == 1) continue;
     // A call of many steps stops now and then for signals, and its timeout.
-    if (steps_ > 1 && pause.passed()) return {.news = News::quiet};
+    if (!pause) pause = Deadline::after(slice);
+    if (pause->passed()) return {.news = News::quiet};
   }
 }
 

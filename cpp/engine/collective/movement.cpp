@@ -11,6 +11,9 @@ namespace {
 // pieces of 1 MiB, 36 ms in pieces of 4 MiB and 19 ms in pieces of 16 MiB.
 constexpr std::uint64_t kPiece = std::uint64_t{16} << 20;
 
+// Bytes of an own block: no other rank waits for a longer copy. A short one takes less than a step.
+constexpr std::uint64_t kCopiedFirst = 4096;
+
 const Block& of_rank(const std::vector<Block>& blocks, Rank rank) {
   return blocks.size() > 1 ? blocks[rank] : blocks.front();
 }
@@ -18,8 +21,8 @@ const Block& of_rank(const std::vector<Block>& blocks, Rank rank) {
 }  // namespace
 
 void Movement::begin(Terms& terms) {
-  std::swap(terms_, terms);
-  std::swap(arrays_, terms_.arrays);
+  terms_.take(terms);
+  arrays_.swap(terms_.arrays);
   sources_.clear();
   targets_.clear();
   begins_.clear();
@@ -27,6 +30,7 @@ void Movement::begin(Terms& terms) {
   step_ = 0;
   pattern_ = pattern();
   find_neighbours();
+  set_partners(sources_, targets_);
 }
 
 Movement::Pattern Movement::pattern() const {
@@ -41,13 +45,14 @@ Movement::Pattern Movement::pattern() const {
   return all <= kEager ? Pattern::disseminate : Pattern::ring;
 }
 
+// Starting after this one, so that no rank is the first of all.
+void Movement::add_others(std::vector<Rank>& ranks) const {
+  for (Rank step = 1; step < terms_.size; ++step) ranks.push_back(after(terms_.rank, step));
+}
+
 void Movement::find_neighbours() {
   const Rank rank = terms_.rank, size = terms_.size;
   const auto root = static_cast<Rank>(terms_.root);
-  // Starting after this one, so that no rank is the first of all.
-  const auto others = [&](std::vector<Rank>& ranks) {
-    for (Rank step = 1; step < size; ++step) ranks.push_back(after(rank, step));
-  };
   if (pattern_ == Pattern::disseminate) {
     for (Rank there = 1; there < size; there *= 2) {
       targets_.push_back(before(rank, there));
@@ -66,13 +71,13 @@ void Movement::find_neighbours() {
   }
   switch (terms_.kind) {
     case Kind::broadcast: return relay_from_root();
-    case Kind::scatter: rank == root ? others(targets_) : sources_.push_back(root); return;
-    case Kind::gather: rank == root ? others(sources_) : targets_.push_back(root); return;
+    case Kind::scatter: rank == root ? add_others(targets_) : sources_.push_back(root); return;
+    case Kind::gather: rank == root ? add_others(sources_) : targets_.push_back(root); return;
     case Kind::send_recv:
       if (terms_.to && *terms_.to != rank) targets_.push_back(*terms_.to);
       if (terms_.from && *terms_.from != rank) sources_.push_back(*terms_.from);
       return;
-    default: others(targets_); others(sources_);
+    default: add_others(targets_); add_others(sources_);
   }
 }
 
@@ -85,10 +90,15 @@ void Movement::relay_from_root() {
   const Rank size = terms_.size;
   if (terms_.piece == 0) terms_.piece = kPiece;
   if (nbytes > kEager && size > 2) pieces_ = (nbytes + terms_.piece - 1) / terms_.piece;
-  const std::vector<Group> hosts = hosts_from(static_cast<Rank>(terms_.root));
+  const auto root = static_cast<Rank>(terms_.root);
+  const bool at_once = size <= kFew && nbytes <= kEager;
+  if (at_once && (terms_.topology == nullptr || terms_.topology->hosts() == 1)) {
+    terms_.rank == root ? add_others(targets_) : sources_.push_back(root);
+    return;
+  }
+  const std::vector<Group> hosts = hosts_from(root);
   const auto longest = std::ranges::max_element(hosts, {}, &Group::size);
   const auto depth = std::bit_width(hosts.size() - 1) + std::bit_width(longest->size() - 1);
-  const bool at_once = size <= kFew && nbytes <= kEager;
   if (!at_once && pieces_ + size - 2 < pieces_ * static_cast<std::uint64_t>(depth)) {
     Group all;
     for (const Group& host : hosts) all.insert(all.end(), host.begin(), host.end());
@@ -142,14 +152,6 @@ void Movement::grow(const Group& group, bool at_once) {
 
 std::uint64_t Movement::room() const { return begins_.empty() ? 0 : begins_.back(); }
 
-std::vector<Rank> Movement::partners() const {
-  std::vector<Rank> found(sources_);
-  for (const Rank rank : targets_) {
-    if (std::ranges::find(sources_, rank) == sources_.end()) found.push_back(rank);
-  }
-  return found;
-}
-
 bool Movement::next(Step& step, std::span<const Move>) {
   step.clear();
   const std::uint64_t number = step_++;
@@ -172,9 +174,11 @@ bool Movement::copies_own() const noexcept {
 }
 
 bool Movement::at_once(std::uint64_t number, Step& step) const {
-  if (number == 1 && copies_own()) {
-    step.copies.push_back({of_rank(terms_.outs, terms_.rank), of_rank(terms_.ins, terms_.rank)});
-    return true;
+  if (copies_own()) {
+    const Copy own{of_rank(terms_.outs, terms_.rank), of_rank(terms_.ins, terms_.rank)};
+    const std::uint64_t when = own.target.nbytes <= kCopiedFirst ? 0 : 1;
+    if (number == when) step.copies.push_back(own);
+    if (number > 0) return number == when;
   }
   for (const Rank rank : targets_) {
     const Block& block = of_rank(terms_.ins, rank);

@@ -18,7 +18,6 @@ class Movement : public Schedule {
   void begin(Terms& terms);
 
   std::uint64_t room() const override;
-  std::vector<Rank> partners() const override;
   bool next(Step& step, std::span<const Move> arrived) override;
 
  private:
@@ -31,6 +30,7 @@ class Movement : public Schedule {
   using Group = std::vector<Rank>;
 
   Pattern pattern() const;
+  void add_others(std::vector<Rank>& ranks) const;
   void find_neighbours();
   void relay_from_root();
   std::vector<Group> hosts_from(Rank root) const;

@@ -1,5 +1,6 @@
 #include "engine/collective/schedule.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/collective/direct_reduction.hpp"
@@ -26,6 +27,23 @@ Kept& kept(std::shared_ptr<Schedule>& schedule) {
 
 }  // namespace
 
+// In a small call, to swap whole objects takes as long as the rest.
+void Terms::take(Terms& other) noexcept {
+  kind = other.kind;
+  rank = other.rank;
+  size = other.size;
+  root = other.root;
+  arrays.swap(other.arrays);
+  outs.swap(other.outs);
+  ins.swap(other.ins);
+  to = other.to;
+  from = other.from;
+  reduction = other.reduction;
+  by = std::move(other.by);
+  piece = other.piece;
+  topology = other.topology;
+}
+
 std::shared_ptr<const Memory> memory_of(const Array& array, std::uint64_t begin,
                                         std::uint64_t nbytes) {
   if (!array.memory) return nullptr;
@@ -48,7 +66,14 @@ Move Schedule::move(Rank rank, const Block& block, std::uint64_t whole, std::uin
   return made;
 }
 
-std::shared_ptr<Schedule> Schedules::begin(Terms& terms) {
+void Schedule::set_partners(std::span<const Rank> sources, std::span<const Rank> targets) {
+  partners_.assign(sources.begin(), sources.end());
+  for (const Rank rank : targets) {
+    if (std::ranges::find(sources, rank) == sources.end()) partners_.push_back(rank);
+  }
+}
+
+const std::shared_ptr<Schedule>& Schedules::begin(Terms& terms) {
   if (terms.reduction.op == Op::none) {
     kept<Movement>(movement_).begin(terms);
     return movement_;

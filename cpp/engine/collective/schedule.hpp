@@ -78,6 +78,9 @@ struct Terms {
   std::shared_ptr<Combiner> by{};  // null: CPUs reduce, in host memory
   std::uint64_t piece = 0;         // most bytes of a block on the way at a time; 0: as it is best
   const Topology* topology = nullptr;
+
+  // Takes another's, and gives its own lists for them.
+  void take(Terms& other) noexcept;
 };
 
 // Its memory grows to what its calls need, and is used again.
@@ -92,7 +95,7 @@ class Schedule {
   virtual std::uint64_t room() const = 0;
   bool on_host() const noexcept { return by_ == nullptr || by_->on_host(); }
   // The ranks with moves to or from this one.
-  virtual std::vector<Rank> partners() const = 0;
+  const std::vector<Rank>& partners() const noexcept { return partners_; }
   // The labels of the moves have the size and the part only. False: all is done, then and later.
   // arrived: the receives of the step before, which are complete.
   virtual bool next(Step& step, std::span<const Move> arrived) = 0;
@@ -108,7 +111,10 @@ class Schedule {
   Move move(Rank rank, const Block& block, std::uint64_t whole, std::uint64_t part) const;
   const Array& array_of(const Block& block) const noexcept { return arrays_[block.array]; }
 
+  void set_partners(std::span<const Rank> sources, std::span<const Rank> targets);
+
   std::vector<Array> arrays_;
+  std::vector<Rank> partners_;
   std::shared_ptr<Combiner> by_;  // of a reduction
 };
 
@@ -121,7 +127,7 @@ class Schedules {
  public:
   // terms: gives the arrays and lists, and takes older ones, whose memory the next call uses.
   // The topology must be known for broadcast and for reductions other than reduce_scatter.
-  std::shared_ptr<Schedule> begin(Terms& terms);
+  const std::shared_ptr<Schedule>& begin(Terms& terms);
 
  private:
   std::shared_ptr<Schedule> movement_, direct_, staged_;

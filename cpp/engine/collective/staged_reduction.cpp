@@ -77,13 +77,13 @@ StagedReduction::StagedReduction(const Shape& shape, Stages stages) : shape_(sha
     results_ = (1 + lead_) * parts_.size() + 1;  // pieces under way
   }
   full_ = ranges_of(piece_most_);
+  find_partners();
 }
 
-std::vector<Rank> StagedReduction::partners() const {
-  std::vector<Rank> found;
+void StagedReduction::find_partners() {
   const auto add = [&](std::span<const Rank> ranks) {
     for (const Rank rank : ranks) {
-      if (rank != shape_.rank && !has(found, rank)) found.push_back(rank);
+      if (rank != shape_.rank && !has(partners_, rank)) partners_.push_back(rank);
     }
   };
   for (const Part& part : parts_) {
@@ -99,7 +99,6 @@ std::vector<Rank> StagedReduction::partners() const {
       add(from.first(1));
     }
   }
-  return found;
 }
 
 std::uint64_t StagedReduction::room() const {

@@ -42,7 +42,6 @@ class StagedReduction : public Schedule {
   std::uint64_t chunk() const noexcept { return chunk_most_; }  // after it nothing is on its way
 
   std::uint64_t room() const override;
-  std::vector<Rank> partners() const override;
   bool next(Step& step, std::span<const Move> arrived) override;
 
  private:
@@ -66,6 +65,7 @@ class StagedReduction : public Schedule {
   };
   using AllRanges = std::vector<Ranges>;  // by stage
 
+  void find_partners();
   void begin_chunk(std::uint64_t begin);
   std::optional<std::uint64_t> piece_at(std::uint64_t lag) const noexcept;
   const AllRanges& ranges(std::uint64_t piece) const noexcept;
