@@ -80,7 +80,9 @@ class Segment:
             self._notes = Notes(membership, self.slots, self._what)
             self._parts = Parts(membership, self._part, self._what, self.slots)
             self._on_gpu = (
-                membership.gpu_segments.add(self._part, self._parts) if self._part.on_gpu else None
+                membership.gpu_segments.add(self._part, self._parts.find)
+                if self._part.on_gpu
+                else None
             )
         except BaseException:  # keep slot numbers the same on all ranks
             slots.give_back(self.slots)

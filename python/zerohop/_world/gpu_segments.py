@@ -2,50 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary, ref
 
 from zerohop import _core
 from zerohop._world.deadline import Deadline
+from zerohop._world.parts import OwnPart
 from zerohop.errors import CudaError, Error, RouteUnavailable
 
-if TYPE_CHECKING:
-    from zerohop._world.far_parts import Parts
-    from zerohop._world.membership import Membership
-    from zerohop._world.parts import OwnPart
+
+class Ranks(Protocol):
+    """Of a World: its Membership."""
+
+    rank: int
+    size: int
+
+    def whole_rank(self, rank: int) -> int: ...
+
+
+class Far(Protocol):
+    """Another rank's part: a FarPart."""
+
+    peer: _core.Peer
+    memory: _core.RemoteMemory
+
+
+Find = Callable[[int, Deadline], "Far | None"]  # as Parts.find()
 
 
 class GpuSegment:
     """One of them: as long as its Segment is open."""
 
-    def __init__(self, own: OwnPart, parts: Parts) -> None:
-        self._own, self._parts = own, parts
+    def __init__(self, own: OwnPart, find: Find) -> None:
+        self._own, self._find = own, find
         # Of each World whose kernels reach it; None: they cannot.
-        self._reached: WeakKeyDictionary[Membership, _core.GroupPart | None] = WeakKeyDictionary()
+        self._reached: WeakKeyDictionary[Ranks, _core.GroupPart | None] = WeakKeyDictionary()
 
     def contains(self, view: Any) -> bool:
         return self._own.offset(view) is not None
 
-    def reached_by(self, membership: Membership, deadline: Deadline) -> _core.GroupPart | None:
+    def reached_by(self, ranks: Ranks, deadline: Deadline) -> _core.GroupPart | None:
         """The parts of the ranks of that World. None: kernels cannot reach them, or a rank has yet to make its part."""
-        if membership in self._reached:
-            return self._reached[membership]
+        if ranks in self._reached:
+            return self._reached[ranks]
         try:
-            part = self._meet(membership, deadline)
+            part = self._meet(ranks, deadline)
         except (RouteUnavailable, CudaError):
-            self._reached[membership] = None
+            self._reached[ranks] = None
             return None
         except Error:  # a rank is lost: the call raises it
             return None
         if part is not None:
-            self._reached[membership] = part
+            self._reached[ranks] = part
         return part
 
-    def _meet(self, membership: Membership, deadline: Deadline) -> _core.GroupPart | None:
-        made = _core.GroupPart(membership.rank, membership.size, self._own.bytes)
-        for rank in range(membership.size):
-            if rank != membership.rank:
-                far = self._parts.find(membership.whole_rank(rank), deadline)
+    def _meet(self, ranks: Ranks, deadline: Deadline) -> _core.GroupPart | None:
+        made = _core.GroupPart(ranks.rank, ranks.size, self._own.bytes)
+        for rank in range(ranks.size):
+            if rank != ranks.rank:
+                far = self._find(ranks.whole_rank(rank), deadline)
                 if far is None:
                     return None
                 made.meet(rank, far.peer, far.memory, deadline.left)
@@ -62,9 +78,9 @@ class GpuSegments:
     def __init__(self) -> None:
         self._all: tuple[ref[GpuSegment], ...] = ()
 
-    def add(self, own: OwnPart, parts: Parts) -> GpuSegment:
+    def add(self, own: OwnPart, find: Find) -> GpuSegment:
         """Its owner keeps it."""
-        segment = GpuSegment(own, parts)
+        segment = GpuSegment(own, find)
         self._all = (*(each for each in self._all if each() is not None), ref(segment))
         return segment
 
@@ -72,12 +88,10 @@ class GpuSegments:
         self._all = tuple(each for each in self._all if each() is not segment)
         segment.close()
 
-    def part_with(
-        self, view: Any, membership: Membership, deadline: Deadline
-    ) -> _core.GroupPart | None:
+    def part_with(self, view: Any, ranks: Ranks, deadline: Deadline) -> _core.GroupPart | None:
         """Of the segment in which that array lies; None: of none, or see GpuSegment.reached_by()."""
         for each in self._all:
             segment = each()
             if segment is not None and segment.contains(view):
-                return segment.reached_by(membership, deadline)
+                return segment.reached_by(ranks, deadline)
         return None
