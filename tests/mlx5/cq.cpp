@@ -84,7 +84,8 @@ void Cq::fire() {
 }
 
 bool Cq::resize(const CqRing& ring) {
-  if (is_full()) return false;
+  const std::uint32_t there = (producer_ - load_record(record_[kConsumer])) & kIndexMask;
+  if (there >= ring_.count || there >= ring.count) return false;
   mlx5_cqe64 entry{};
   const bool owner = (producer_ & ring_.count) != 0;
   entry.op_own = static_cast<std::uint8_t>(MLX5_CQE_RESIZE_CQ << kOpcodeShift | unsigned{owner});

@@ -31,7 +31,8 @@ class Cq {
   bool push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index);
   // Looks whether the program armed it.
   void look();
-  // Continues in `ring`, after an entry that says so in the old one. False: that is full.
+  // Continues in `ring`, after an entry that says so in the old one. False: that is full, or this
+  // too small for what is in it.
   bool resize(const CqRing& ring);
 
   std::uint32_t unread_events() const noexcept;

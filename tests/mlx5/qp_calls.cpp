@@ -1,8 +1,10 @@
 // Queue pairs: how they are made, moved through their states, and found by those of other devices.
 #include <arpa/inet.h>
+#include <poll.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <sys/socket.h>
 
 #include <bit>
 
@@ -60,17 +62,30 @@ ibv_qp* make_below(Ucontext& context, ibv_pd* pd, ibv_qp_init_attr& init) {
   }
 }
 
-// The software HCA may owe one for what an adapter has acknowledged before anybody saw it.
-void acknowledge(Qp& qp) {
+// An adapter has acknowledged what arrived before anybody saw it, and says no more. The software
+// HCA may owe that; and if it closed a connection with bytes that were not read, the peer's kernel
+// would drop what the peer has not read either.
+void take_leave(Qp& qp) {
+  constexpr int kMostTurns = 64;
+  constexpr int kLooks = 8;
+  constexpr int kLookMs = 4;
   softhca::QueuePair& below = softhca::QueuePair::of(qp.soft);
   const std::lock_guard guard(below.lock);
+  for (int i = 0; i < kMostTurns && below.connection.is_open() && below.serve(false); ++i) {
+  }
   below.acknowledge_late();
+  if (!below.connection.is_open()) return;
+  pollfd watched{below.connection.fd(), POLLIN, 0};
+  ::shutdown(watched.fd, SHUT_WR);
+  for (int i = 0; i < kLooks; ++i) {
+    if (::poll(&watched, 1, kLookMs) > 0 && !below.connection.discard_input()) return;
+  }
 }
 
 // Ends what it is doing; what its receives came to is in the queues of the program then.
 void stop(Ucontext& context, Qp& qp) {
   if (state_of(qp.soft) != IBV_QPS_RESET) {
-    acknowledge(qp);
+    take_leave(qp);
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
     softhca::modify_qp(qp.soft, &attributes, IBV_QP_STATE);
@@ -205,7 +220,7 @@ void modify(Ucontext& context, Write& write) {
   if ((mask & IBV_QP_AV) != 0) below.ah_attr = path_below(given.ah_attr, given.dest_qp_num);
   if (resets) stop(context, qp);
   if ((mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_ERR) {
-    acknowledge(qp);
+    take_leave(qp);
     context.fail(qp);
   }
   if (const int error = softhca::modify_qp(qp.soft, &below, mask); error != 0) {
