@@ -17,6 +17,7 @@ struct CqRing {
   std::byte* at = nullptr;
   std::uint32_t count = 0;         // entries, a power of two
   std::uint32_t entry_nbytes = 0;  // 64 or 128; what is written are the last 64 of them
+  bool collapsed = false;          // all into the first entry, whether or not it was read
 };
 
 class Cq {
