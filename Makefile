@@ -52,7 +52,7 @@ pytest: $(VENV)/installed $(VENV)/test-group ## the Python tests (ARGS="-k name"
 	python -m pytest -n 3 --dist loadfile --durations=15  # they mostly wait; a file's tests one after the other
 
 mlx5: $(VENV)/installed $(VENV)/test-group $(VENV)/mlx5-packages ## libmlx5 on a simulated adapter (ZEROHOP_TEST_MLX5=full: all of the contract)
-	@cmake --build $(SKBUILD_BUILD_DIR) --target mlx5sim >build/mlx5sim.log 2>&1 || { cat build/mlx5sim.log; exit 1; }
+	@cmake --build $(SKBUILD_BUILD_DIR) --target mlx5sim mlx5sim_tests >build/mlx5sim.log 2>&1 || { cat build/mlx5sim.log; exit 1; }
 	python -m pytest tests/mlx5 $(ARGS)
 
 vm: $(VENV)/installed $(VENV)/test-group $(VENV)/vm-packages ## tests in virtual machines (ZEROHOP_TEST_VM=skip: none)

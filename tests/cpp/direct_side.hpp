@@ -19,7 +19,9 @@ namespace zerohop::testing {
 constexpr std::size_t kBlock = MLX5_SEND_WQE_BB;
 constexpr std::uint8_t kSignaled = MLX5_WQE_CTRL_CQ_UPDATE;
 
-inline const driver::Mlx5dv& mlx5() { return *softhca::mlx5dv(); }
+inline const driver::Mlx5dv& mlx5() {
+  return on_libibverbs() ? *driver::libmlx5().mlx5dv : *softhca::mlx5dv();
+}
 
 // One entry, segment by segment.
 class Entry {

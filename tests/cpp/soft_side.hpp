@@ -7,7 +7,9 @@
 #include <poll.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "eventually.hpp"
@@ -18,7 +20,14 @@ namespace zerohop::testing {
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kPatience{20};  // for what must happen; a failing test ends then
 
-inline const driver::Verbs& soft() { return *softhca::verbs(); }
+// ZEROHOP_TEST_VERBS=libibverbs: its first device instead, which tests/mlx5 simulates.
+inline bool on_libibverbs() {
+  const char* named = std::getenv("ZEROHOP_TEST_VERBS");
+  return named != nullptr && named == std::string_view("libibverbs");
+}
+inline const driver::Verbs& soft() {
+  return on_libibverbs() ? *driver::libibverbs().verbs : *softhca::verbs();
+}
 
 inline ibv_context* open_soft0() {
   ibv_device** list = soft().get_device_list(nullptr);

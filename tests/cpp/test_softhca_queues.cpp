@@ -190,7 +190,7 @@ TEST_CASE("a queue can grow and not lose what it holds") {
   for (int i = 0; i < 10; ++i) REQUIRE(pair.a.wait().status == IBV_WC_SUCCESS);
   CHECK(soft().resize_cq(pair.b.cq, 5) == EINVAL);
   CHECK(soft().resize_cq(pair.b.cq, 10000) == 0);
-  CHECK(pair.b.cq->cqe == 10000);
+  CHECK(pair.b.cq->cqe >= 10000);
   for (int i = 0; i < 10; ++i) CHECK(pair.b.wait().wr_id == static_cast<std::uint64_t>(i));
 }
 

@@ -51,6 +51,23 @@ void carry_out(Ucontext& context, Call& call) {
       return device_calls::alloc_uar(context, call);
     case pair(MLX5_IB_OBJECT_UAR, MLX5_IB_METHOD_UAR_OBJ_DESTROY):
       return device_calls::destroy_uar(context, call);
+    case pair(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_OTHER): return devx_calls::general(call);
+    case pair(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_EQN):
+      return devx_calls::query_eqn(call);
+    case pair(MLX5_IB_OBJECT_DEVX, MLX5_IB_METHOD_DEVX_QUERY_UAR):
+      return devx_calls::query_uar(call);
+    case pair(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_REG):
+      return devx_calls::reg_umem(context, call);
+    case pair(MLX5_IB_OBJECT_DEVX_UMEM, MLX5_IB_METHOD_DEVX_UMEM_DEREG):
+      return devx_calls::dereg_umem(context, call);
+    case pair(MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_CREATE):
+      return devx_calls::create(context, call);
+    case pair(MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_MODIFY):
+      return devx_calls::modify(context, call);
+    case pair(MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_QUERY):
+      return devx_calls::query(context, call);
+    case pair(MLX5_IB_OBJECT_DEVX_OBJ, MLX5_IB_METHOD_DEVX_OBJ_DESTROY):
+      return devx_calls::destroy(context, call);
     case pair(UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY):
       return memory_calls::dealloc_pd(context, call);
     case pair(UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR):

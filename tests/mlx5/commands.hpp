@@ -70,10 +70,36 @@ void destroy(Ucontext& context, Call& call);
 }  // namespace srq_calls
 
 namespace qp_calls {
+// A queue pair whose rings are known.
+struct Plan {
+  QpRings rings;
+  Cq* send_cq = nullptr;
+  Cq* receive_cq = nullptr;
+  Srq* srq = nullptr;
+  ibv_pd* pd = nullptr;
+  ibv_qp_cap cap{};
+  std::uint64_t user_handle = 0;  // 0: no events about it
+};
+std::uint32_t add(Ucontext& context, const Plan& plan);  // its handle
+void change(Ucontext& context, Qp& qp, const ibv_qp_attr& given, int mask);
+std::uint32_t remove(Ucontext& context, std::uint32_t handle);  // how many events were read
+
 void create(Ucontext& context, Call& call);
 void modify(Ucontext& context, Write& write);
 void query(Ucontext& context, Write& write);
 void destroy(Ucontext& context, Call& call);
 }  // namespace qp_calls
+
+namespace devx_calls {
+void general(Call& call);
+void query_eqn(Call& call);
+void query_uar(Call& call);
+void reg_umem(Ucontext& context, Call& call);
+void dereg_umem(Ucontext& context, Call& call);
+void create(Ucontext& context, Call& call);
+void modify(Ucontext& context, Call& call);
+void query(Ucontext& context, Call& call);
+void destroy(Ucontext& context, Call& call);
+}  // namespace devx_calls
 
 }  // namespace zerohop::mlx5sim

@@ -34,6 +34,7 @@ Cq::Cq(const CqRing& ring, std::uint32_t* record, std::uint64_t user_handle,
 }
 
 bool Cq::is_full() const noexcept {
+  if (ring_.collapsed) return false;
   return ((producer_ - load_record(record_[kConsumer])) & kIndexMask) >= ring_.count;
 }
 
@@ -55,7 +56,8 @@ bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t use
 void Cq::write(const mlx5_cqe64& entry) noexcept {
   const auto words = std::bit_cast<std::array<std::uint64_t, 8>>(entry);
   static_assert(sizeof words == sizeof entry);
-  std::byte* place = ring_.at + (producer_ & (ring_.count - 1)) * ring_.entry_nbytes;
+  const std::uint32_t index = ring_.collapsed ? 0 : producer_ & (ring_.count - 1);
+  std::byte* place = ring_.at + index * ring_.entry_nbytes;
   auto* to = reinterpret_cast<std::uint64_t*>(place + ring_.entry_nbytes - sizeof entry);
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
@@ -84,7 +86,8 @@ void Cq::fire() {
 }
 
 bool Cq::resize(const CqRing& ring) {
-  if (is_full()) return false;
+  const std::uint32_t there = (producer_ - load_record(record_[kConsumer])) & kIndexMask;
+  if (there >= ring_.count || there >= ring.count) return false;
   mlx5_cqe64 entry{};
   const bool owner = (producer_ & ring_.count) != 0;
   entry.op_own = static_cast<std::uint8_t>(MLX5_CQE_RESIZE_CQ << kOpcodeShift | unsigned{owner});

@@ -17,6 +17,7 @@ struct CqRing {
   std::byte* at = nullptr;
   std::uint32_t count = 0;         // entries, a power of two
   std::uint32_t entry_nbytes = 0;  // 64 or 128; what is written are the last 64 of them
+  bool collapsed = false;          // all into the first entry, whether or not it was read
 };
 
 class Cq {
@@ -31,7 +32,8 @@ class Cq {
   bool push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index);
   // Looks whether the program armed it.
   void look();
-  // Continues in `ring`, after an entry that says so in the old one. False: that is full.
+  // Continues in `ring`, after an entry that says so in the old one. False: that is full, or this
+  // too small for what is in it.
   bool resize(const CqRing& ring);
 
   std::uint32_t unread_events() const noexcept;

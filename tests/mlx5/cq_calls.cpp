@@ -53,7 +53,7 @@ void cq_calls::resize(Ucontext& context, Write& write) {
   const auto asked = write.request<ib_uverbs_resize_cq>();
   const auto own = write.call.in<mlx5_ib_resize_cq>(UVERBS_ATTR_UHW_IN);
   if (!context.cqs.at(asked.cq_handle).resize(ring_of(own.buf_addr, asked.cqe, own.cqe_size))) {
-    throw Refused{EBUSY};
+    throw Refused{EINVAL};
   }
   write.respond(ib_uverbs_resize_cq_resp{.cqe = asked.cqe, .reserved = 0});
 }

@@ -1,8 +1,10 @@
 // Queue pairs: how they are made, moved through their states, and found by those of other devices.
 #include <arpa/inet.h>
+#include <poll.h>
 #include <rdma/ib_user_ioctl_verbs.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/mlx5-abi.h>
+#include <sys/socket.h>
 
 #include <bit>
 
@@ -37,7 +39,7 @@ QpRings rings_of(const mlx5_ib_create_qp& asked) {
 }
 
 // Enough for whatever the rings can hold.
-ibv_qp_cap cap_below(const QpRings& rings, const ib_uverbs_qp_cap& asked) {
+ibv_qp_cap cap_below(const QpRings& rings, const ibv_qp_cap& asked) {
   ibv_qp_cap cap{};
   cap.max_send_wr = std::max(rings.send_blocks, 1u);
   cap.max_recv_wr = std::max(rings.receive_count, 1u);
@@ -60,17 +62,30 @@ ibv_qp* make_below(Ucontext& context, ibv_pd* pd, ibv_qp_init_attr& init) {
   }
 }
 
-// The software HCA may owe one for what an adapter has acknowledged before anybody saw it.
-void acknowledge(Qp& qp) {
+// An adapter has acknowledged what arrived before anybody saw it, and says no more. The software
+// HCA may owe that; and if it closed a connection with bytes that were not read, the peer's kernel
+// would drop what the peer has not read either.
+void take_leave(Qp& qp) {
+  constexpr int kMostTurns = 64;
+  constexpr int kLooks = 8;
+  constexpr int kLookMs = 4;
   softhca::QueuePair& below = softhca::QueuePair::of(qp.soft);
   const std::lock_guard guard(below.lock);
+  for (int i = 0; i < kMostTurns && below.connection.is_open() && below.serve(false); ++i) {
+  }
   below.acknowledge_late();
+  if (!below.connection.is_open()) return;
+  pollfd watched{below.connection.fd(), POLLIN, 0};
+  ::shutdown(watched.fd, SHUT_WR);
+  for (int i = 0; i < kLooks; ++i) {
+    if (::poll(&watched, 1, kLookMs) > 0 && !below.connection.discard_input()) return;
+  }
 }
 
 // Ends what it is doing; what its receives came to is in the queues of the program then.
 void stop(Ucontext& context, Qp& qp) {
   if (state_of(qp.soft) != IBV_QPS_RESET) {
-    acknowledge(qp);
+    take_leave(qp);
     ibv_qp_attr attributes{};
     attributes.qp_state = IBV_QPS_ERR;
     softhca::modify_qp(qp.soft, &attributes, IBV_QP_STATE);
@@ -159,6 +174,20 @@ ibv_qp_attr attributes_of(const ib_uverbs_modify_qp& asked) {
 
 }  // namespace
 
+std::uint32_t add(Ucontext& context, const Plan& plan) {
+  if (!context.uars.is_there(plan.rings.page)) throw Refused{EINVAL};
+  ibv_qp_init_attr init{};
+  init.send_cq = init.recv_cq = context.soft_cq;
+  init.srq = plan.srq != nullptr ? plan.srq->soft : nullptr;
+  init.cap = cap_below(plan.rings, plan.cap);
+  init.qp_type = IBV_QPT_RC;
+  ibv_qp* soft = make_below(context, plan.pd, init);
+  auto qp = std::make_unique<Qp>(plan.rings, soft, *plan.send_cq, *plan.receive_cq, plan.srq,
+                                 plan.cap, plan.user_handle);
+  context.by_number.emplace(soft->qp_num, qp.get());
+  return context.qps.add(std::move(qp));
+}
+
 void create(Ucontext& context, Call& call) {
   const auto asked = call.in<ib_uverbs_qp_cap>(UVERBS_ATTR_CREATE_QP_CAP);
   const auto flags = call.in<std::uint32_t>(UVERBS_ATTR_CREATE_QP_FLAGS, 0u);
@@ -166,46 +195,33 @@ void create(Ucontext& context, Call& call) {
       (flags & ~std::uint32_t{IB_UVERBS_QP_CREATE_SQ_SIG_ALL}) != 0) {
     throw Refused{EOPNOTSUPP};
   }
-  const QpRings rings = rings_of(call.in<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN));
-  if (!context.uars.is_there(rings.page)) throw Refused{EINVAL};
-  Cq& send_cq = context.cqs.at(call.handle(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
-  Cq& receive_cq = context.cqs.at(call.handle(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
-  Srq* srq = nullptr;
+  Plan plan;
+  plan.rings = rings_of(call.in<mlx5_ib_create_qp>(UVERBS_ATTR_UHW_IN));
+  plan.send_cq = &context.cqs.at(call.handle(UVERBS_ATTR_CREATE_QP_SEND_CQ_HANDLE));
+  plan.receive_cq = &context.cqs.at(call.handle(UVERBS_ATTR_CREATE_QP_RECV_CQ_HANDLE));
   if (call.has(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE)) {
-    srq = &context.srqs.at(call.handle(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE));
+    plan.srq = &context.srqs.at(call.handle(UVERBS_ATTR_CREATE_QP_SRQ_HANDLE));
   }
-  ibv_qp_init_attr init{};
-  init.send_cq = init.recv_cq = context.soft_cq;
-  init.srq = srq != nullptr ? srq->soft : nullptr;
-  init.cap = cap_below(rings, asked);
-  init.qp_type = IBV_QPT_RC;
-  ibv_pd* pd = context.pds.at(call.handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE)).soft;
-  ibv_qp* soft = make_below(context, pd, init);
-  const ibv_qp_cap cap{asked.max_send_wr, asked.max_recv_wr, asked.max_send_sge, asked.max_recv_sge,
-                       asked.max_inline_data};
-  auto qp = std::make_unique<Qp>(rings, soft, send_cq, receive_cq, srq, cap,
-                                 call.in<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE));
-  context.by_number.emplace(soft->qp_num, qp.get());
-  const std::uint32_t handle = context.qps.add(std::move(qp));
+  plan.pd = context.pds.at(call.handle(UVERBS_ATTR_CREATE_QP_PD_HANDLE)).soft;
+  plan.cap = {asked.max_send_wr, asked.max_recv_wr, asked.max_send_sge, asked.max_recv_sge,
+              asked.max_inline_data};
+  plan.user_handle = call.in<std::uint64_t>(UVERBS_ATTR_CREATE_QP_USER_HANDLE);
+  const std::uint32_t handle = add(context, plan);
   call.out(UVERBS_ATTR_CREATE_QP_RESP_CAP, asked);
-  call.out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, soft->qp_num);
+  call.out(UVERBS_ATTR_CREATE_QP_RESP_QP_NUM, context.qps.at(handle).number());
   mlx5_ib_create_qp_resp own{};
-  own.bfreg_index = rings.page;
+  own.bfreg_index = plan.rings.page;
   call.out(UVERBS_ATTR_UHW_OUT, own);
   call.made(UVERBS_ATTR_CREATE_QP_HANDLE, handle);
 }
 
-void modify(Ucontext& context, Write& write) {
-  const auto asked = write.request<ib_uverbs_modify_qp>();
-  Qp& qp = context.qps.at(asked.qp_handle);
-  const int mask = static_cast<int>(asked.attr_mask);
-  const ibv_qp_attr given = attributes_of(asked);
+void change(Ucontext& context, Qp& qp, const ibv_qp_attr& given, int mask) {
   const bool resets = (mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_RESET;
   ibv_qp_attr below = given;
   if ((mask & IBV_QP_AV) != 0) below.ah_attr = path_below(given.ah_attr, given.dest_qp_num);
   if (resets) stop(context, qp);
   if ((mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_ERR) {
-    acknowledge(qp);
+    take_leave(qp);
     context.fail(qp);
   }
   if (const int error = softhca::modify_qp(qp.soft, &below, mask); error != 0) {
@@ -216,6 +232,12 @@ void modify(Ucontext& context, Write& write) {
   if (!resets) return;
   qp.attributes = {};
   qp.reset();
+}
+
+void modify(Ucontext& context, Write& write) {
+  const auto asked = write.request<ib_uverbs_modify_qp>();
+  change(context, context.qps.at(asked.qp_handle), attributes_of(asked),
+         static_cast<int>(asked.attr_mask));
 }
 
 void query(Ucontext& context, Write& write) {
@@ -249,17 +271,21 @@ void query(Ucontext& context, Write& write) {
   write.respond(found);
 }
 
-void destroy(Ucontext& context, Call& call) {
-  const std::uint32_t handle = call.handle(UVERBS_ATTR_DESTROY_QP_HANDLE);
+std::uint32_t remove(Ucontext& context, std::uint32_t handle) {
   Qp& qp = context.qps.at(handle);
   stop(context, qp);
   context.pass_on_events();
   tree::withdraw(context.device, qp.number());
   context.by_number.erase(qp.number());
   if (const int error = softhca::destroy_qp(qp.soft); error != 0) throw Refused{error};
-  call.out(UVERBS_ATTR_DESTROY_QP_RESP,
-           ib_uverbs_destroy_qp_resp{.events_reported = context.forget(qp.async)});
+  const std::uint32_t events = context.forget(qp.async);
   context.qps.remove(handle);
+  return events;
+}
+
+void destroy(Ucontext& context, Call& call) {
+  const std::uint32_t events = remove(context, call.handle(UVERBS_ATTR_DESTROY_QP_HANDLE));
+  call.out(UVERBS_ATTR_DESTROY_QP_RESP, ib_uverbs_destroy_qp_resp{.events_reported = events});
 }
 
 }  // namespace zerohop::mlx5sim::qp_calls

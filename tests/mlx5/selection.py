@@ -16,7 +16,6 @@ QUICK = (
     "test_atomics.py", "test_grants.py", "test_notifications.py", "test_rails.py", "test_routes.py",
     "test_verbs_operations.py",
 )  # fmt: skip
-# Between two runs of the same, one after the other; in the first process of them the partner is a thread.
 ENVIRONMENT = {
     "ZEROHOP_TEST_DEVICES": DEVICE,
     "ZEROHOP_TEST_RAILS": RAILS,
@@ -34,10 +33,14 @@ class Selection:
     seconds: float
 
 
+def is_full() -> bool:
+    return os.environ.get("ZEROHOP_TEST_MLX5") == "full"
+
+
 def chosen() -> Selection:
     left_out = {each for names in soft_roce.LEFT_OUT.values() for each in names} - set(MORE)
     names = soft_roce.contract_files()
-    if os.environ.get("ZEROHOP_TEST_MLX5") != "full":
+    if not is_full():
         names = [name for name in names if name in QUICK]
     files = [soft_roce.CONTRACT / name for name in names if name not in left_out]
     options = [

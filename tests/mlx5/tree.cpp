@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
 
 namespace zerohop::mlx5sim::tree {
@@ -133,10 +132,13 @@ std::string attribute_path(int device, const std::string& name) {
 }
 
 std::string attribute(int device, const std::string& name) {
-  std::ifstream file(attribute_path(device, name));
-  std::string line;
-  std::getline(file, line);
-  return line;
+  const int fd = open_file(attribute_path(device, name), O_RDONLY);
+  if (fd < 0) return {};
+  char text[256];
+  const ssize_t nbytes = ::read(fd, text, sizeof text);
+  ::close(fd);
+  const std::string_view whole(text, nbytes > 0 ? static_cast<std::size_t>(nbytes) : 0);
+  return std::string(whole.substr(0, whole.find('\n')));
 }
 
 }  // namespace zerohop::mlx5sim::tree

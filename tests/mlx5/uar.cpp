@@ -1,11 +1,13 @@
 #include "uar.hpp"
 
+#include <endian.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "call.hpp"
@@ -14,8 +16,6 @@ namespace zerohop::mlx5sim {
 namespace {
 
 constexpr std::size_t kCqDoorbell = 0x20;
-// Two registers of 512 bytes, each of two halves that are written in turn (BlueFlame).
-constexpr std::size_t kSendDoorbells[] = {0x800, 0x900, 0xa00, 0xb00};
 constexpr std::uint64_t kOffsetOfFirst = 1ull << 32;
 
 }  // namespace
@@ -44,7 +44,7 @@ std::uint32_t UarPages::add() {
 }
 
 void UarPages::remove(std::uint32_t page) {
-  was_send_rung(page);  // the next user begins with silent registers
+  each_send_rung(page, [](std::uint32_t) {});  // the next user begins with silent registers
   was_cq_rung(page);
   used_[page] = false;
 }
@@ -65,21 +65,21 @@ void* UarPages::map(void* address, std::size_t nbytes, int protection, off_t off
   return mapped;
 }
 
-bool UarPages::take(std::uint32_t page, std::size_t offset) noexcept {
+std::uint64_t UarPages::take(std::uint32_t page, std::size_t offset) noexcept {
   auto& word = *reinterpret_cast<std::uint64_t*>(own_ + page * page_nbytes_ + offset);
   const std::atomic_ref value(word);
-  if (value.load(std::memory_order_relaxed) == 0) return false;
+  if (value.load(std::memory_order_relaxed) == 0) return 0;
   // Acquire: what was written before the doorbell is visible. Cleared before the records are read,
   // so a later announcement rings again.
-  return value.exchange(0, std::memory_order_acq_rel) != 0;
+  return value.exchange(0, std::memory_order_acq_rel);
 }
 
-bool UarPages::was_send_rung(std::uint32_t page) noexcept {
-  bool rung = false;
-  for (const std::size_t offset : kSendDoorbells) rung |= take(page, offset);
-  return rung;
+std::uint32_t UarPages::queue_pair_in(std::uint64_t doorbell) noexcept {
+  std::array<std::uint32_t, 2> words;
+  std::memcpy(words.data(), &doorbell, sizeof doorbell);
+  return be32toh(words[1]) >> 8;
 }
 
-bool UarPages::was_cq_rung(std::uint32_t page) noexcept { return take(page, kCqDoorbell); }
+bool UarPages::was_cq_rung(std::uint32_t page) noexcept { return take(page, kCqDoorbell) != 0; }
 
 }  // namespace zerohop::mlx5sim

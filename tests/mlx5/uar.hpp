@@ -31,9 +31,15 @@ class UarPages {
   std::uint64_t offset_of(std::uint32_t page) const noexcept;
   void* map(void* address, std::size_t nbytes, int protection, off_t offset) noexcept;
 
-  // Whether a register of send queues, or that of completion queues, was written since the last
-  // call.
-  bool was_send_rung(std::uint32_t page) noexcept;
+  // Calls `use` with the number of a queue pair, as often as a register of send queues was found
+  // written since the last call.
+  template <typename Use>
+  void each_send_rung(std::uint32_t page, Use use) {
+    for (const std::size_t offset : kSendDoorbells) {
+      if (const std::uint64_t value = take(page, offset); value != 0) use(queue_pair_in(value));
+    }
+  }
+  // Whether the register of completion queues was.
   bool was_cq_rung(std::uint32_t page) noexcept;
   // Calls `use` with the number of each page.
   template <typename Use>
@@ -44,7 +50,13 @@ class UarPages {
   }
 
  private:
-  bool take(std::uint32_t page, std::size_t offset) noexcept;
+  // Two registers of 512 bytes, each of two halves that are written in turn (BlueFlame).
+  static constexpr std::size_t kSendDoorbells[] = {0x800, 0x900, 0xa00, 0xb00};
+
+  // The value of a register, which is 0 then.
+  std::uint64_t take(std::uint32_t page, std::size_t offset) noexcept;
+  // A doorbell begins with the first 8 bytes of an entry.
+  static std::uint32_t queue_pair_in(std::uint64_t doorbell) noexcept;
 
   const std::size_t page_nbytes_;
   UniqueFd memory_;  // mapped by both sides: the program unmaps its pages before it frees them

@@ -135,7 +135,8 @@ int Ucontext::break_queue_pairs() {
 
 void Ucontext::raise(std::uint32_t type, std::uint64_t element, EventSource* source) {
   const auto file = async.lock();
-  if (!file) return;
+  const bool unheard = source != nullptr && element == 0;  // DEVX tells of its objects otherwise
+  if (!file || unheard) return;
   file->push(ib_uverbs_async_event_desc{.element = element, .event_type = type, .reserved = 0},
              source);
 }

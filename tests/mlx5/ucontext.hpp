@@ -58,6 +58,30 @@ struct Mr {
   ibv_mr* soft;
 };
 
+// Memory for queues that a program lays out by itself (DEVX): its own, or a dma-buf's.
+struct Umem {
+  Umem(std::byte* begin, std::size_t size, bool mapping) noexcept
+      : at(begin), nbytes(size), mapped(mapping) {}
+  ~Umem();
+  Umem(const Umem&) = delete;
+  Umem& operator=(const Umem&) = delete;
+
+  // The place of that many bytes in it; throws Refused.
+  std::byte* place(std::uint64_t offset, std::uint64_t size) const;
+
+  std::byte* const at;
+  const std::size_t nbytes;
+  const bool mapped;  // here, and to be unmapped
+};
+
+// What was made by DEVX: a completion queue or a queue pair among the others.
+struct DevxObject {
+  bool is_cq;
+  std::uint32_t handle;
+  std::uint32_t umem;  // of its ring
+  std::uint32_t record_umem;
+};
+
 class Ucontext {
  public:
   explicit Ucontext(int device);  // throws Error or Refused
@@ -80,6 +104,8 @@ class Ucontext {
   Table<Cq> cqs;
   Table<Srq> srqs;
   Table<Qp> qps;
+  Table<Umem> umems;
+  Table<DevxObject> devx;
   UarPages uars;
   ibv_context* soft = nullptr;
   ibv_cq* soft_cq = nullptr;       // of all queue pairs

@@ -79,9 +79,13 @@ bool Ucontext::answer_doorbells() {
       for (const auto& [handle, cq] : cqs) cq->look();
       busy = true;
     }
-    if (!uars.was_send_rung(page)) return;
-    for (const auto& [handle, qp] : qps) qp->rung |= qp->page() == page;
-    busy = true;
+    uars.each_send_rung(page, [&](std::uint32_t number) {
+      busy = true;
+      const auto named = by_number.find(number);
+      if (named == by_number.end() || named->second->page() != page) return;
+      // All that ring there: this doorbell may have covered that of another.
+      for (const auto& [handle, qp] : qps) qp->rung |= qp->page() == page;
+    });
   });
   for (const auto& [handle, qp] : qps) {
     if (qp->rung) busy |= qp->take_sends(batch_);

@@ -1,0 +1,270 @@
+// DEVX: commands that a program writes for the firmware by itself. Those that make completion
+// queues and queue pairs in memory of its choice, and move those through their states.
+#include <endian.h>
+#include <infiniband/mlx5dv.h>
+#include <rdma/ib_user_verbs.h>
+#include <rdma/mlx5_user_ioctl_cmds.h>
+#include <sys/mman.h>
+
+#include "commands.hpp"
+#include "prm.hpp"
+#include "softhca/device.hpp"
+#include "softhca/queue_pair.hpp"
+
+namespace zerohop::mlx5sim {
+
+Umem::~Umem() {
+  if (mapped) ::munmap(at, nbytes);
+}
+
+std::byte* Umem::place(std::uint64_t offset, std::uint64_t size) const {
+  if (offset > nbytes || size > nbytes - offset || offset % 8 != 0) throw Refused{EINVAL};
+  return at + offset;
+}
+
+namespace devx_calls {
+namespace {
+
+using In = std::span<const std::byte>;
+using Out = std::span<std::byte>;
+
+constexpr std::uint64_t kRecordNbytes = 8;
+
+// The firmware refuses: the caller finds out why in the answer.
+[[noreturn]] void refuse(Out answer, std::uint64_t status) {
+  prm::set(answer, prm::kStatus, status);
+  throw Refused{EREMOTEIO};
+}
+
+std::byte* in_umem(Ucontext& context, In command, prm::Field umem, prm::Field offset,
+                   std::uint64_t nbytes) {
+  const auto number = static_cast<std::uint32_t>(prm::get(command, umem));
+  return context.umems.at(number).place(prm::get(command, offset), nbytes);
+}
+
+std::uint32_t create_cq(Ucontext& context, In command, Out answer) {
+  using namespace prm::cq;
+  const bool umems = prm::get(command, kIsUmem) != 0 && prm::get(command, kRecordIsUmem) != 0;
+  if (!umems || prm::get(command, kEntrySize) > 1) refuse(answer, prm::kBadParameter);
+  CqRing ring;
+  ring.count = 1u << prm::get(command, kLogSize);
+  ring.entry_nbytes = 64u << prm::get(command, kEntrySize);
+  ring.collapsed = prm::get(command, kCollapsed) != 0;
+  ring.at =
+      in_umem(context, command, kUmem, kUmemOffset, std::uint64_t{ring.count} * ring.entry_nbytes);
+  std::byte* record = in_umem(context, command, kRecordUmem, kRecordOffset, kRecordNbytes);
+  return context.cqs.add(
+      std::make_unique<Cq>(ring, reinterpret_cast<std::uint32_t*>(record), 0, nullptr));
+}
+
+std::uint32_t create_qp(Ucontext& context, In command, Out answer) {
+  using namespace prm::qp;
+  const std::uint64_t type = prm::get(command, kReceiveType);
+  const bool umems = prm::get(command, kIsUmem) != 0 && prm::get(command, kRecordIsUmem) != 0;
+  if (!umems || (type != kOwnReceives && type != kSharedReceives && type != kNoReceives)) {
+    refuse(answer, prm::kBadParameter);
+  }
+  qp_calls::Plan plan;
+  QpRings& rings = plan.rings;
+  if (type == kOwnReceives) rings.receive_count = 1u << prm::get(command, kLogReceives);
+  rings.receive_nbytes = 16u << prm::get(command, kLogReceiveStride);
+  if (prm::get(command, kNoSends) == 0) rings.send_blocks = 1u << prm::get(command, kLogSends);
+  const std::uint64_t receives = std::uint64_t{rings.receive_count} * rings.receive_nbytes;
+  rings.receives = in_umem(context, command, kUmem, kUmemOffset,
+                           receives + rings.send_blocks * std::uint64_t{MLX5_SEND_WQE_BB});
+  rings.sends = rings.receives + receives;
+  rings.record = reinterpret_cast<std::uint32_t*>(
+      in_umem(context, command, kRecordUmem, kRecordOffset, kRecordNbytes));
+  rings.user_index = static_cast<std::uint32_t>(prm::get(command, kUserIndex));
+  rings.page = static_cast<std::uint32_t>(prm::get(command, kPage));
+  const auto cq = [&](prm::Field field) {
+    return &context.cqs.at(static_cast<std::uint32_t>(prm::get(command, field)));
+  };
+  plan.send_cq = cq(kSendCq);
+  plan.receive_cq = type == kNoReceives ? plan.send_cq : cq(kReceiveCq);
+  if (type == kSharedReceives) {
+    plan.srq = &context.srqs.at(static_cast<std::uint32_t>(prm::get(command, kSrq)));
+  }
+  plan.pd = context.pds.at(static_cast<std::uint32_t>(prm::get(command, kPd))).soft;
+  plan.cap.max_send_sge = softhca::limits::kSge;
+  return qp_calls::add(context, plan);
+}
+
+ibv_qp_attr to_init(In command) {
+  ibv_qp_attr given{};
+  given.qp_state = IBV_QPS_INIT;
+  given.port_num = 1;
+  const auto right = [&](prm::Field field, unsigned bit) {
+    return prm::get(command, field) != 0 ? bit : 0u;
+  };
+  given.qp_access_flags = right(prm::qp::kRemoteRead, IBV_ACCESS_REMOTE_READ) |
+                          right(prm::qp::kRemoteWrite, IBV_ACCESS_REMOTE_WRITE) |
+                          right(prm::qp::kRemoteAtomic, IBV_ACCESS_REMOTE_ATOMIC);
+  return given;
+}
+
+ibv_qp_attr to_ready_to_receive(In command) {
+  using namespace prm::qp;
+  ibv_qp_attr given{};
+  given.qp_state = IBV_QPS_RTR;
+  given.path_mtu = static_cast<ibv_mtu>(prm::get(command, kMtu));
+  given.dest_qp_num = static_cast<std::uint32_t>(prm::get(command, kRemoteNumber));
+  given.rq_psn = static_cast<std::uint32_t>(prm::get(command, kReceivePsn));
+  given.max_dest_rd_atomic = static_cast<std::uint8_t>(1u << prm::get(command, kLogReadsIn));
+  given.min_rnr_timer = static_cast<std::uint8_t>(prm::get(command, kMinRnrNak));
+  given.ah_attr.is_global = 1;
+  given.ah_attr.port_num = 1;
+  given.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(prm::get(command, kSourceGidIndex));
+  const std::uint64_t gid[2] = {htobe64(prm::get(command, kRemoteGidHigh)),
+                                htobe64(prm::get(command, kRemoteGidLow))};
+  std::memcpy(given.ah_attr.grh.dgid.raw, gid, sizeof gid);
+  return given;
+}
+
+ibv_qp_attr to_ready_to_send(In command) {
+  using namespace prm::qp;
+  ibv_qp_attr given{};
+  given.qp_state = IBV_QPS_RTS;
+  given.timeout = static_cast<std::uint8_t>(prm::get(command, kAckTimeout));
+  given.retry_cnt = static_cast<std::uint8_t>(prm::get(command, kRetryCount));
+  given.rnr_retry = static_cast<std::uint8_t>(prm::get(command, kRnrRetry));
+  given.sq_psn = static_cast<std::uint32_t>(prm::get(command, kSendPsn));
+  given.max_rd_atomic = static_cast<std::uint8_t>(1u << prm::get(command, kLogReadsOut));
+  return given;
+}
+
+void change(Ucontext& context, Qp& qp, In command, Out answer) {
+  ibv_qp_attr plain{};
+  switch (prm::get(command, prm::kOpcode)) {
+    case prm::kRstToInit:
+      return qp_calls::change(context, qp, to_init(command),
+                              IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+    case prm::kInitToRtr:
+      return qp_calls::change(context, qp, to_ready_to_receive(command),
+                              IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                  IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    case prm::kRtrToRts:
+      return qp_calls::change(context, qp, to_ready_to_send(command),
+                              IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+                                  IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
+    case prm::kToError:
+      plain.qp_state = IBV_QPS_ERR;
+      return qp_calls::change(context, qp, plain, IBV_QP_STATE);
+    case prm::kToReset:
+      plain.qp_state = IBV_QPS_RESET;
+      return qp_calls::change(context, qp, plain, IBV_QP_STATE);
+    default: refuse(answer, prm::kBadOperation);
+  }
+}
+
+// Of DEVX, or of verbs: those have handles of their own.
+Qp& qp_in(Ucontext& context, In command) {
+  const auto number = static_cast<std::uint32_t>(prm::get(command, prm::kNumber));
+  const auto found = context.by_number.find(number);
+  if (found == context.by_number.end()) throw Refused{EINVAL};
+  return *found->second;
+}
+
+}  // namespace
+
+void general(Call& call) {
+  const In command = call.bytes(MLX5_IB_ATTR_DEVX_OTHER_CMD_IN);
+  const Out answer = call.room(MLX5_IB_ATTR_DEVX_OTHER_CMD_OUT);
+  std::ranges::fill(answer, std::byte{0});
+  // It has none of the capabilities that are asked for in this way.
+  if (prm::get(command, prm::kOpcode) != prm::kQueryHcaCap) refuse(answer, prm::kBadOperation);
+}
+
+void query_eqn(Call& call) {
+  if (call.in<std::uint32_t>(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC) != 0) throw Refused{EINVAL};
+  call.out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, std::uint32_t{1});
+}
+
+void query_uar(Call& call) {
+  call.out(MLX5_IB_ATTR_DEVX_QUERY_UAR_DEV_IDX,
+           call.in<std::uint32_t>(MLX5_IB_ATTR_DEVX_QUERY_UAR_USER_IDX));
+}
+
+void reg_umem(Ucontext& context, Call& call) {
+  const auto address = call.in<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_ADDR);
+  const auto nbytes = call.in<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
+  const bool buffer = call.has(MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD);
+  if (nbytes == 0 || (address == 0 && !buffer)) throw Refused{EINVAL};
+  auto* at = reinterpret_cast<std::byte*>(address);
+  if (buffer) {  // the address is an offset in it
+    const auto fd = static_cast<int>(call.handle(MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD));
+    void* mapped = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                          static_cast<off_t>(address));
+    if (mapped == MAP_FAILED) throw Refused{errno};
+    at = static_cast<std::byte*>(mapped);
+  }
+  const std::uint32_t number = context.umems.add(std::make_unique<Umem>(at, nbytes, buffer));
+  call.out(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, number);
+  call.made(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, number);
+}
+
+void dereg_umem(Ucontext& context, Call& call) {
+  const std::uint32_t number = call.handle(MLX5_IB_ATTR_DEVX_UMEM_DEREG_HANDLE);
+  (void)context.umems.at(number);
+  for (const auto& [handle, object] : context.devx) {
+    if (object->umem == number || object->record_umem == number) throw Refused{EBUSY};
+  }
+  context.umems.remove(number);
+}
+
+void create(Ucontext& context, Call& call) {
+  const In command = call.bytes(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_IN);
+  const Out answer = call.room(MLX5_IB_ATTR_DEVX_OBJ_CREATE_CMD_OUT);
+  std::ranges::fill(answer, std::byte{0});
+  DevxObject made{};
+  const auto number = [&](prm::Field field) {
+    return static_cast<std::uint32_t>(prm::get(command, field));
+  };
+  switch (prm::get(command, prm::kOpcode)) {
+    case prm::kCreateCq:
+      made = {true, create_cq(context, command, answer), number(prm::cq::kUmem),
+              number(prm::cq::kRecordUmem)};
+      prm::set(answer, prm::kNumber, made.handle);
+      break;
+    case prm::kCreateQp:
+      made = {false, create_qp(context, command, answer), number(prm::qp::kUmem),
+              number(prm::qp::kRecordUmem)};
+      prm::set(answer, prm::kNumber, context.qps.at(made.handle).number());
+      break;
+    default: refuse(answer, prm::kBadOperation);
+  }
+  call.made(MLX5_IB_ATTR_DEVX_OBJ_CREATE_HANDLE,
+            context.devx.add(std::make_unique<DevxObject>(made)));
+}
+
+void modify(Ucontext& context, Call& call) {
+  const In command = call.bytes(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_IN);
+  const Out answer = call.room(MLX5_IB_ATTR_DEVX_OBJ_MODIFY_CMD_OUT);
+  std::ranges::fill(answer, std::byte{0});
+  change(context, qp_in(context, command), command, answer);
+}
+
+void query(Ucontext& context, Call& call) {
+  const In command = call.bytes(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_IN);
+  const Out answer = call.room(MLX5_IB_ATTR_DEVX_OBJ_QUERY_CMD_OUT);
+  std::ranges::fill(answer, std::byte{0});
+  if (prm::get(command, prm::kOpcode) != prm::kQueryQp) refuse(answer, prm::kBadOperation);
+  const Qp& qp = qp_in(context, command);
+  // The firmware counts them so, too, up to these; an error is 6 there and here.
+  prm::set(answer, prm::qp::kState, qp.state_shown(state_of(qp.soft)));
+}
+
+void destroy(Ucontext& context, Call& call) {
+  const std::uint32_t handle = call.handle(MLX5_IB_ATTR_DEVX_OBJ_DESTROY_HANDLE);
+  const DevxObject object = context.devx.at(handle);
+  if (object.is_cq) {
+    if (context.cqs.at(object.handle).users > 0) throw Refused{EBUSY};
+    context.cqs.remove(object.handle);
+  } else {
+    (void)qp_calls::remove(context, object.handle);
+  }
+  context.devx.remove(handle);
+}
+
+}  // namespace devx_calls
+}  // namespace zerohop::mlx5sim
