@@ -35,6 +35,7 @@ QpRings rings_of(const mlx5_ib_create_qp& asked) {
   rings.record = reinterpret_cast<std::uint32_t*>(asked.db_addr);
   rings.user_index = asked.uidx;
   rings.page = asked.bfreg_index;
+  rings.scatters = (asked.flags & MLX5_QP_FLAG_SCATTER_CQE) != 0;
   return rings;
 }
 
