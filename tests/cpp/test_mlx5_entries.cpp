@@ -185,6 +185,20 @@ TEST_CASE("flags, immediate data and operands are decoded") {
   CHECK(add.work.wr.atomic.compare_add == 10);
 }
 
+TEST_CASE("a message has no remote address, and may have immediate data") {
+  Entry message(MLX5_OPCODE_SEND);
+  const Decoded plain(message.pointer({32, 8, 9}).at(kIndex, kNumber));
+  CHECK(plain.status == IBV_WC_SUCCESS);
+  CHECK(plain.work.opcode == IBV_WR_SEND);
+  REQUIRE(plain.work.num_sge == 1);
+  CHECK(plain.work.sg_list[0].lkey == 9);
+  Entry immediate(MLX5_OPCODE_SEND_IMM);
+  const Decoded other(immediate.immediate(0x01020304).at(kIndex, kNumber));
+  CHECK(other.work.opcode == IBV_WR_SEND_WITH_IMM);
+  CHECK(other.work.imm_data == 0x01020304);
+  CHECK(other.work.num_sge == 0);
+}
+
 TEST_CASE("inline data is found in the bytes of the entry") {
   const std::vector<std::byte> data(70, std::byte{0x5a});
   Entry entry = write_entry();

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstring>
 
 #include "record.hpp"
 #include "softhca/cqe.hpp"
@@ -38,12 +39,19 @@ bool Cq::is_full() const noexcept {
   return ((producer_ - load_record(record_[kConsumer])) & kIndexMask) >= ring_.count;
 }
 
-bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index) {
+bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index,
+              std::span<const std::byte> data) {
   if (overrun || is_full()) return false;
   const bool owner = (producer_ & ring_.count) != 0;
   mlx5_cqe64 entry = softhca::encode_cqe(completion, counter, owner);
   // Version 1 of entries: how the program numbers its queue pairs.
   entry.srqn_uidx = htobe32(user_index);
+  if (!data.empty()) {
+    const bool apart =
+        ring_.entry_nbytes > sizeof entry;  // in the half before; else over the front
+    std::memcpy(apart ? next() : reinterpret_cast<std::byte*>(&entry), data.data(), data.size());
+    entry.op_own |= apart ? MLX5_INLINE_SCATTER_64 : MLX5_INLINE_SCATTER_32;
+  }
   write(entry);
   // The completions of the software HCA do not say what was solicited: all that arrives is.
   const bool arrived = (completion.opcode & IBV_WC_RECV) != 0;
@@ -53,12 +61,15 @@ bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t use
   return true;
 }
 
+std::byte* Cq::next() const noexcept {
+  const std::uint32_t index = ring_.collapsed ? 0 : producer_ & (ring_.count - 1);
+  return ring_.at + index * ring_.entry_nbytes;
+}
+
 void Cq::write(const mlx5_cqe64& entry) noexcept {
   const auto words = std::bit_cast<std::array<std::uint64_t, 8>>(entry);
   static_assert(sizeof words == sizeof entry);
-  const std::uint32_t index = ring_.collapsed ? 0 : producer_ & (ring_.count - 1);
-  std::byte* place = ring_.at + index * ring_.entry_nbytes;
-  auto* to = reinterpret_cast<std::uint64_t*>(place + ring_.entry_nbytes - sizeof entry);
+  auto* to = reinterpret_cast<std::uint64_t*>(next() + ring_.entry_nbytes - sizeof entry);
   for (std::size_t i = 0; i + 1 < words.size(); ++i) {
     std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
   }

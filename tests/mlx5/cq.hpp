@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "event_file.hpp"
 
@@ -27,9 +28,15 @@ class Cq {
   Cq(const Cq&) = delete;
   Cq& operator=(const Cq&) = delete;
 
+  static constexpr std::size_t kMostData = 64;
+  // Of a message, in a completion.
+  std::size_t room_for_data() const noexcept { return ring_.entry_nbytes / 2; }
+
   // The completion of the entry `counter` of a queue of the queue pair that the program knows as
   // `user_index`. False if the program has not taken what is in the next place: an overrun.
-  bool push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index);
+  // `data`: the whole of a short message, if it arrives so.
+  bool push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index,
+            std::span<const std::byte> data = {});
   // Looks whether the program armed it.
   void look();
   // Continues in `ring`, after an entry that says so in the old one. False: that is full, or this
@@ -48,6 +55,7 @@ class Cq {
  private:
   enum class Armed { no, solicited, any };
   bool is_full() const noexcept;
+  std::byte* next() const noexcept;
   void write(const mlx5_cqe64& entry) noexcept;
   void fire();
 

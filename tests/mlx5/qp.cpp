@@ -9,6 +9,7 @@
 
 #include "batch.hpp"
 #include "record.hpp"
+#include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
 #include "softhca/wqe.hpp"
 
@@ -130,8 +131,7 @@ bool Qp::take_receives() {
   Receive receive;
   while (receives_taken_ != posted) {
     const std::uint32_t place = receives_taken_ & (rings_.receive_count - 1);
-    receive.read(rings_.receives + place * rings_.receive_nbytes,
-                 rings_.receive_nbytes / sizeof(mlx5_wqe_data_seg));
+    read_receive(static_cast<std::uint16_t>(place), receive);
     receive.work.wr_id = place;
     ibv_recv_wr* bad;
     if (softhca::post_recv(soft, &receive.work, &bad) != 0) return true;  // full: later
@@ -145,6 +145,39 @@ void Qp::reset() noexcept {
   rung = failed_ = owes_last_receive = false;
   malformed_.clear();
   held_back_.clear();
+}
+
+void Qp::read_receive(std::uint16_t index, Receive& to) const {
+  if (srq != nullptr) return srq->read(index, to);
+  to.read(rings_.receives + index * rings_.receive_nbytes,
+          rings_.receive_nbytes / sizeof(mlx5_wqe_data_seg));
+}
+
+// A short message lies in its completion, not yet where it belongs: libmlx5 copies it there when
+// the program polls.
+bool Qp::push_receive(const ibv_wc& completion, std::uint16_t index) {
+  constexpr std::byte kNothing{0xEE};
+  const bool fits = completion.byte_len > 0 && completion.byte_len <= receive_cq.room_for_data();
+  const bool message = completion.status == IBV_WC_SUCCESS && completion.opcode == IBV_WC_RECV;
+  std::array<std::byte, Cq::kMostData> data;
+  std::size_t taken = 0;
+  if (rings_.scatters && fits && message) {
+    Receive receive;
+    read_receive(index, receive);
+    softhca::MemoryTable& memory = softhca::Context::of(soft->context).memory;
+    for (const ibv_sge& element : std::span(receive.elements, receive.count())) {
+      const auto part = std::min<std::size_t>(element.length, completion.byte_len - taken);
+      if (part == 0) continue;
+      softhca::Pins pins;
+      const softhca::Place place =
+          memory.pin(element.lkey, soft->pd, element.addr, part, IBV_ACCESS_LOCAL_WRITE, pins);
+      if (!place || place.copier != nullptr) break;
+      std::memcpy(&data[taken], place.at, part);
+      std::memset(place.at, static_cast<int>(kNothing), part);
+      taken += part;
+    }
+  }
+  return receive_cq.push(completion, index, rings_.user_index, std::span(data).first(taken));
 }
 
 bool Qp::complete(const ibv_wc& completion) {
@@ -173,7 +206,7 @@ ibv_qp_state Qp::state_shown(ibv_qp_state below) const noexcept {
 bool Qp::push(const ibv_wc& completion) {
   const auto index = static_cast<std::uint16_t>(completion.wr_id);
   if ((completion.opcode & IBV_WC_RECV) != 0) {
-    return receive_cq.push(completion, index, rings_.user_index);
+    return push_receive(completion, index);
   }
   ibv_wc told = completion;
   if (const auto found = malformed_.find(index); found != malformed_.end()) {

@@ -27,6 +27,7 @@ struct QpRings {
   std::uint32_t* record = nullptr;  // two counters, of receives and of blocks of sends; big-endian
   std::uint32_t user_index = 0;     // in completions
   std::uint32_t page = 0;           // where it rings
+  bool scatters = false;            // short messages arrive in completions
 };
 
 class Qp {
@@ -71,6 +72,8 @@ class Qp {
   bool post(Batch& batch);
 
   bool push(const ibv_wc& completion);
+  bool push_receive(const ibv_wc& completion, std::uint16_t index);
+  void read_receive(std::uint16_t index, Receive& to) const;
 
   const QpRings rings_;
   bool failed_ = false;  // as far as the program can know

@@ -35,6 +35,7 @@ QpRings rings_of(const mlx5_ib_create_qp& asked) {
   rings.record = reinterpret_cast<std::uint32_t*>(asked.db_addr);
   rings.user_index = asked.uidx;
   rings.page = asked.bfreg_index;
+  rings.scatters = (asked.flags & MLX5_QP_FLAG_SCATTER_CQE) != 0;
   return rings;
 }
 
@@ -74,12 +75,14 @@ void take_leave(Qp& qp) {
   for (int i = 0; i < kMostTurns && below.connection.is_open() && below.serve(false); ++i) {
   }
   below.acknowledge_late();
-  if (!below.connection.is_open()) return;
-  pollfd watched{below.connection.fd(), POLLIN, 0};
-  ::shutdown(watched.fd, SHUT_WR);
-  for (int i = 0; i < kLooks; ++i) {
-    if (::poll(&watched, 1, kLookMs) > 0 && !below.connection.discard_input()) return;
+  if (below.connection.is_open()) {
+    pollfd watched{below.connection.fd(), POLLIN, 0};
+    ::shutdown(watched.fd, SHUT_WR);
+    for (int i = 0; i < kLooks; ++i) {
+      if (::poll(&watched, 1, kLookMs) > 0 && !below.connection.discard_input()) break;
+    }
   }
+  below.to_error();  // before anybody else finds that the peer has closed, too
 }
 
 // Ends what it is doing; what its receives came to is in the queues of the program then.
@@ -220,7 +223,8 @@ void change(Ucontext& context, Qp& qp, const ibv_qp_attr& given, int mask) {
   ibv_qp_attr below = given;
   if ((mask & IBV_QP_AV) != 0) below.ah_attr = path_below(given.ah_attr, given.dest_qp_num);
   if (resets) stop(context, qp);
-  if ((mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_ERR) {
+  const bool only_state = (mask & ~(IBV_QP_STATE | IBV_QP_CUR_STATE)) == 0;
+  if (only_state && (mask & IBV_QP_STATE) != 0 && given.qp_state == IBV_QPS_ERR) {
     take_leave(qp);
     context.fail(qp);
   }

@@ -12,10 +12,7 @@ from vm import selection as soft_roce
 DEVICE = "mlx5sim0"
 RAILS = "mlx5sim0,mlx5sim1"
 MORE = ("test_rails.py",)  # of soft0 elsewhere, because a guest has one device
-QUICK = (
-    "test_atomics.py", "test_grants.py", "test_notifications.py", "test_rails.py", "test_routes.py",
-    "test_verbs_operations.py",
-)  # fmt: skip
+QUICK = ("test_atomics.py", "test_notifications.py", "test_rails.py", "test_verbs_operations.py")
 ENVIRONMENT = {
     "ZEROHOP_TEST_DEVICES": DEVICE,
     "ZEROHOP_TEST_RAILS": RAILS,

@@ -10,11 +10,11 @@
 
 namespace zerohop::mlx5sim {
 
-void Receive::read(const std::byte* segments, std::size_t count) {
+void Receive::read(const std::byte* segments, std::size_t most) {
   work.sg_list = elements;
   work.num_sge = 0;
   work.next = nullptr;
-  for (std::size_t i = 0; i < count && i < kMostElements; ++i) {
+  for (std::size_t i = 0; i < most && i < kMostElements; ++i) {
     mlx5_wqe_data_seg segment;
     std::memcpy(&segment, segments + i * sizeof segment, sizeof segment);
     if (be32toh(segment.lkey) == MLX5_INVALID_LKEY) break;
@@ -31,7 +31,7 @@ bool Srq::take() {
     const std::byte* entry = entries_ + next_ * entry_nbytes_;
     mlx5_wqe_srq_next_seg link;
     std::memcpy(&link, entry, sizeof link);
-    receive.read(entry + sizeof link, (entry_nbytes_ - sizeof link) / sizeof(mlx5_wqe_data_seg));
+    read(next_, receive);
     receive.work.wr_id = next_;
     ibv_recv_wr* bad;
     if (softhca::post_srq_recv(soft, &receive.work, &bad) != 0) return true;  // full: later
@@ -40,6 +40,12 @@ bool Srq::take() {
     ++there_;
   }
   return true;
+}
+
+void Srq::read(std::uint16_t index, Receive& to) const {
+  constexpr std::size_t kLink = sizeof(mlx5_wqe_srq_next_seg);
+  to.read(entries_ + index * entry_nbytes_ + kLink,
+          (entry_nbytes_ - kLink) / sizeof(mlx5_wqe_data_seg));
 }
 
 bool Srq::was_used() noexcept {

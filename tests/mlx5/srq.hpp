@@ -15,7 +15,8 @@ namespace zerohop::mlx5sim {
 struct Receive {
   static constexpr std::size_t kMostElements = 64;
 
-  void read(const std::byte* segments, std::size_t count);
+  void read(const std::byte* segments, std::size_t most);
+  std::size_t count() const noexcept { return static_cast<std::size_t>(work.num_sge); }
 
   ibv_recv_wr work{};
   ibv_sge elements[kMostElements];
@@ -36,6 +37,7 @@ class Srq {
 
   // Hands the software HCA what was posted since. Whether there was anything.
   bool take();
+  void read(std::uint16_t index, Receive& to) const;
   // One of them was used. Whether that leaves fewer than the limit, which is then gone.
   bool was_used() noexcept;
 

@@ -58,6 +58,19 @@ def test_two_processes_exchange_messages(adapters, other, options):
     assert f"{ROUNDS} iters" in printed
 
 
+@pytest.mark.parametrize("cqe_bytes", ["64", "128"])
+@pytest.mark.parametrize("nbytes", ["1", "32", "33", "64", "65"])
+def test_short_messages_that_arrive_in_completions_are_whole(
+    adapters, monkeypatch, nbytes, cqe_bytes
+):
+    monkeypatch.setenv("MLX5_CQE_SIZE", cqe_bytes)
+    printed = between(
+        adapters, "ibv_rc_pingpong", ("mlx5sim0", "mlx5sim1"), "-e", "-c", "-s", nbytes
+    )
+    assert f"{ROUNDS} iters" in printed
+    assert "invalid data" not in printed
+
+
 @pytest.mark.parametrize("options", [(), ("-e",)], ids=str)
 def test_queue_pairs_share_receives(adapters, options):
     printed = between(adapters, "ibv_srq_pingpong", ("mlx5sim0", "mlx5sim1"), "-q", "7", *options)

@@ -18,7 +18,6 @@ LEFT_OUT = {
         "a producer that fills the ring",
         "entries that nobody can carry out",
         "a record that runs ahead",
-        "a completion queue that nobody empties",
         "an overrun completion queue",
         "posts that can never work",
         "what a shared queue cannot be",

@@ -32,7 +32,10 @@ class Turn {
     waiting_.fetch_add(1);
     lock_ = std::unique_lock(mutex);
   }
-  ~Turn() { waiting_.fetch_sub(1); }
+  ~Turn() {
+    waiting_.fetch_sub(1);
+    waiting_.notify_all();
+  }
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 

@@ -1,6 +1,5 @@
 // The thread of an open device.
 #include <poll.h>
-#include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -58,7 +57,7 @@ void Ucontext::run() noexcept {
 }
 
 bool Ucontext::look() {
-  while (waiting_.load() > 0) ::sched_yield();
+  for (int commands; (commands = waiting_.load()) > 0;) waiting_.wait(commands);
   const std::lock_guard guard(mutex_);
   if (++looks_ % kLooksBetween == 0) look_outside();
   return step();
@@ -126,6 +125,7 @@ void Ucontext::overrun(Cq& cq, Qp& qp) {
   attributes.qp_state = IBV_QPS_ERR;
   softhca::modify_qp(qp.soft, &attributes, IBV_QP_STATE);
   raise(IBV_EVENT_QP_FATAL, qp.user_handle, &qp.async);
+  (void)qp.fail();
 }
 
 void Ucontext::fail(Qp& qp) {
