@@ -50,6 +50,16 @@ struct Failure {
   int copy_error = 0;  // of the device's driver, when a copy through a Bounce failed
 };
 
+// Knows of receives that nobody has posted yet. Asked, with the queue pair's lock held, when a
+// message finds none: it then posts them, to `receives` or to the shared queue.
+class ReceiveSource {
+ public:
+  virtual void fetch() noexcept = 0;
+
+ protected:
+  ~ReceiveSource() = default;
+};
+
 class QueuePair final : public ibv_qp, public Watched, public Timed {
  public:
   QueuePair(Context& owner, ibv_pd* domain, const ibv_qp_init_attr& granted, std::uint32_t number);
@@ -64,8 +74,9 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
   const ibv_qp_init_attr init;  // as granted
   ibv_qp_attr attributes{};     // as set by ibv_modify_qp
   SendQueue sends;
-  std::unique_ptr<DirectSends> direct;  // null unless `sends` are posted by its doorbell
-  ReceiveQueue receives;                // its own; stays empty with a shared one
+  std::unique_ptr<DirectSends> direct;      // null unless `sends` are posted by its doorbell
+  ReceiveQueue receives;                    // its own; stays empty with a shared one
+  ReceiveSource* receive_source = nullptr;  // of a simulated adapter (tests/mlx5)
   TakenReceive taken;
   Requester requester;
   Responder responder;
@@ -114,6 +125,7 @@ class QueuePair final : public ibv_qp, public Watched, public Timed {
 
  private:
   bool serve_open(bool polled) noexcept;
+  bool take_posted() noexcept;
   void take_direct() noexcept;  // into `sends`, as far as there is room
   void write(bool acknowledge) noexcept;
   void drop_frames() noexcept;

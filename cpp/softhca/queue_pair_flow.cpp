@@ -246,6 +246,12 @@ void QueuePair::complete_send(const SendEntry& entry, ibv_wc_status status, int 
 }
 
 bool QueuePair::take_receive() noexcept {
+  if (take_posted() || receive_source == nullptr) return taken.there;
+  receive_source->fetch();
+  return take_posted();
+}
+
+bool QueuePair::take_posted() noexcept {
   return srq != nullptr ? SharedReceiveQueue::of(srq).take(taken) : receives.take(taken);
 }
 

@@ -51,6 +51,9 @@ Qp::Qp(const QpRings& rings, ibv_qp* soft_qp, Cq& sends, Cq& receives, Srq* shar
   ++send_cq.users;
   ++receive_cq.users;
   if (srq != nullptr) ++srq->users;
+  softhca::QueuePair& below = softhca::QueuePair::of(soft);
+  const std::lock_guard guard(below.lock);
+  below.receive_source = this;
 }
 
 Qp::~Qp() {
@@ -126,22 +129,43 @@ bool Qp::post(Batch& batch) {
 
 bool Qp::take_receives() {
   if (rings_.receive_count == 0 || srq != nullptr) return false;
+  softhca::QueuePair& below = softhca::QueuePair::of(soft);
+  const std::lock_guard guard(below.lock);
+  const bool taken = take_own_receives();
+  if (taken && below.state == IBV_QPS_ERR) below.flush_queues();
+  return taken;
+}
+
+void Qp::fetch() noexcept {
+  if (srq != nullptr) {
+    srq->take();
+  } else {
+    take_own_receives();
+  }
+}
+
+bool Qp::take_own_receives() {
+  softhca::QueuePair& below = softhca::QueuePair::of(soft);
   const std::uint16_t posted = index_in(rings_.record[MLX5_RCV_DBR]);
-  if (posted == receives_taken_ || state_of(soft) == IBV_QPS_RESET) return false;
+  const bool none = rings_.receive_count == 0 || posted == receives_taken_;
+  if (none || below.state == IBV_QPS_RESET) return false;
   Receive receive;
   while (receives_taken_ != posted) {
     const std::uint32_t place = receives_taken_ & (rings_.receive_count - 1);
     read_receive(static_cast<std::uint16_t>(place), receive);
     receive.work.wr_id = place;
-    ibv_recv_wr* bad;
-    if (softhca::post_recv(soft, &receive.work, &bad) != 0) return true;  // full: later
+    if (below.receives.post(receive.work) != 0) break;  // full: later
     ++receives_taken_;
   }
   return true;
 }
 
 void Qp::reset() noexcept {
-  sends_taken_ = receives_taken_ = 0;
+  {
+    const std::lock_guard guard(softhca::QueuePair::of(soft).lock);
+    receives_taken_ = 0;
+  }
+  sends_taken_ = 0;
   rung = failed_ = owes_last_receive = false;
   malformed_.clear();
   held_back_.clear();

@@ -11,6 +11,7 @@
 
 #include "cq.hpp"
 #include "event_file.hpp"
+#include "softhca/queue_pair.hpp"
 #include "srq.hpp"
 
 namespace zerohop::mlx5sim {
@@ -30,7 +31,7 @@ struct QpRings {
   bool scatters = false;            // short messages arrive in completions
 };
 
-class Qp {
+class Qp final : public softhca::ReceiveSource {
  public:
   Qp(const QpRings& rings, ibv_qp* soft, Cq& send_cq, Cq& receive_cq, Srq* srq,
      const ibv_qp_cap& cap, std::uint64_t user_handle);
@@ -44,6 +45,8 @@ class Qp {
   // Posts to the software HCA what was announced since. Whether there was anything.
   bool take_sends(Batch& scratch);
   bool take_receives();
+  // A message has come: an adapter looks at the record now.
+  void fetch() noexcept override;
   void reset() noexcept;  // both begin with the first entry again
 
   // Into the queue of the program. False: that has overrun.
@@ -71,6 +74,7 @@ class Qp {
  private:
   bool post(Batch& batch);
 
+  bool take_own_receives();  // with the lock of `soft`
   bool push(const ibv_wc& completion);
   bool push_receive(const ibv_wc& completion, std::uint16_t index);
   void read_receive(std::uint16_t index, Receive& to) const;

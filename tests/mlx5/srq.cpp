@@ -24,6 +24,7 @@ void Receive::read(const std::byte* segments, std::size_t most) {
 }
 
 bool Srq::take() {
+  const std::lock_guard guard(mutex_);
   const auto posted = static_cast<std::uint16_t>(load_record(*record_));
   if (posted == taken_) return false;
   Receive receive;
@@ -49,6 +50,7 @@ void Srq::read(std::uint16_t index, Receive& to) const {
 }
 
 bool Srq::was_used() noexcept {
+  const std::lock_guard guard(mutex_);
   if (there_ > 0) --there_;
   if (limit == 0 || there_ >= limit) return false;
   limit = 0;

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 
 #include "event_file.hpp"
 
@@ -35,7 +36,8 @@ class Srq {
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
 
-  // Hands the software HCA what was posted since. Whether there was anything.
+  // Hands the software HCA what was posted since. Whether there was anything. Any thread may call
+  // it.
   bool take();
   void read(std::uint16_t index, Receive& to) const;
   // One of them was used. Whether that leaves fewer than the limit, which is then gone.
@@ -52,6 +54,7 @@ class Srq {
   std::byte* const entries_;
   const std::uint32_t entry_nbytes_;
   std::uint32_t* const record_;  // how many were posted; big-endian, 16 bits
+  std::mutex mutex_;             // of what follows
   std::uint16_t taken_ = 0;
   std::uint16_t next_ = 0;  // index of the next entry
   std::uint32_t there_ = 0;

@@ -1,6 +1,8 @@
 """Programs of others, unmodified, on simulated adapters: those of ibverbs-utils."""
 
+import re
 import socket
+import sys
 import time
 
 import pytest
@@ -44,6 +46,14 @@ def test_an_adapter_says_that_it_is_simulated(adapters):
     assert listed.count("simulated by zerohop") == 2
     assert "0x15b3" not in listed.lower()  # nobody's
     assert "PORT_ACTIVE" in listed
+
+
+def test_doctor_and_topo_find_it(adapters):
+    found = adapters.run(sys.executable, "-m", "zerohop", "doctor", COLUMNS="200")
+    assert re.search(r"ok +uverbs +/dev/infiniband/uverbs0, /dev/infiniband/uverbs1", found), found
+    assert re.search(r"ok +providers .*mlx5sim0, mlx5sim1", found), found
+    drawn = adapters.run(sys.executable, "-m", "zerohop", "topo", COLUMNS="200")
+    assert re.search(r"mlx5sim0 +1 +ACTIVE +Ethernet .*127\.80\.0\.1", drawn), drawn
 
 
 def test_without_its_tree_nothing_is_intercepted(adapters):

@@ -22,6 +22,12 @@ constexpr int kMostDevices = 64;
 constexpr std::uint8_t kNetwork[] = {127, 80, 0};
 constexpr std::size_t kLast = 15;  // byte of a GID: one more than the number of the device
 
+// "//sys" is "/sys".
+const char* without_double_slash(const char* path) noexcept {
+  while (path[0] == '/' && path[1] == '/') ++path;
+  return path;
+}
+
 std::string device_name(int device) { return "mlx5sim" + std::to_string(device); }
 
 std::string queue_pair_file(int device, std::uint32_t number) {
@@ -45,9 +51,10 @@ const std::string& root() {
 
 const char* redirect(const char* path, char (&place)[kMostPath]) noexcept {
   if (path == nullptr || path[0] != '/' || root().empty()) return path;
+  const char* asked = without_double_slash(path);
   for (const std::string_view prefix : kSimulated) {
-    if (std::strncmp(path, prefix.data(), prefix.size()) != 0) continue;
-    const int written = std::snprintf(place, sizeof place, "%s%s", root().c_str(), path);
+    if (std::strncmp(asked, prefix.data(), prefix.size()) != 0) continue;
+    const int written = std::snprintf(place, sizeof place, "%s%s", root().c_str(), asked);
     if (written > 0 && static_cast<std::size_t>(written) < sizeof place) return place;
   }
   return path;
