@@ -28,9 +28,7 @@ struct Adapter {
                                     "the only one")) {}
 };
 
-std::string first_name() {
-  return rdma::Device::names(*driver::libibverbs().verbs).front();
-}
+std::string first_name() { return rdma::Device::names(*driver::libibverbs().verbs).front(); }
 
 const void* register_of(rdma::QueuePair& pair) {
   mlx5dv_qp parts{};
