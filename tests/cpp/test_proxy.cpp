@@ -365,7 +365,7 @@ TEST_CASE_FIXTURE(Direct, "it fails in time when the peer goes, and when the mem
     if (status == Status::ok) status = opened.calls.wait(ticket, opened.way.patience);
   }
   CHECK(status == Status::failed);
-  CHECK(opened.reach.queue_pair->in_error());
+  CHECK(!opened.reach.queue_pair->failure().empty());
 }
 
 TEST_CASE_FIXTURE(Direct, "what a queue takes of the peer is given back with it") {
