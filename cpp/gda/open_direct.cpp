@@ -25,9 +25,6 @@ device::RingWay describe(const engine::DirectReach& reach) {
   way.remote_key = reach.remote_key;
   way.notes_key = reach.slots_key;
   way.flushes = reach.flushes ? 1 : 0;
-  const gpu::DeviceFacts& gpu = reach.entries.local->device->facts();
-  const bool two_paths = reach.queue_pair->has_second_path();
-  way.dumps = gpu::write_order(gpu, two_paths) != gpu::WriteOrder::kept ? 1 : 0;
   return way;
 }
 
@@ -71,6 +68,9 @@ OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& ti
                    .device = reach.entries.local->device,
                    .direct = reach.queue_pair};
   opened.queue.notes = reach.slots;
+  const bool two_paths = reach.queue_pair->has_second_path();
+  const gpu::WriteOrder order = gpu::write_order(opened.device->facts(), two_paths);
+  opened.ring->dumps = order != gpu::WriteOrder::kept ? 1 : 0;
   opened.ring->patience =
       static_cast<std::uint64_t>(timeout.value_or(arrays.endpoint.timeout()) * 1e9);
   opened.kept = {reach.target, reach.queue_pair, reach.entries.local};

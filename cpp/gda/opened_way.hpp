@@ -48,7 +48,8 @@ void map_pages(OpenedWay& opened, std::shared_ptr<const void> owner, const Exten
                gpu::PageUse use, const Deadline& deadline);
 // A ring's queue, without the addresses of the Peer's board.
 device::Queue make_ring_queue(const QueueArrays& arrays, const engine::EntryReach& reach);
-// With host addresses; without the ring's state, the claims and the patience.
+// With host addresses; without the ring's state, the claims, the patience, and what depends on the
+// GPU.
 device::RingWay describe(const engine::DirectReach& reach);
 // Throws std::invalid_argument.
 void check_on_gpu(const engine::Memory& local);
