@@ -113,8 +113,8 @@ def forty_groups() -> None:
                 out = torch.empty(count)
                 dist.recv(out, (rank - 1) % 3, group=group, tag=7)
                 assert set(out.tolist()) == {float(number)}
-        for work in sent:
-            work.wait()
+        while sent:
+            sent.pop().wait()
     dist.barrier()
     settles_at(before, descriptors=4 * len(groups))
     until(lambda: left()["threads"] <= before["threads"], "no thread is left")

@@ -27,16 +27,18 @@ def unused_port() -> str:
 
 def between(adapters: Simulation, program: str, devices: tuple[str, str], *options: str) -> str:
     """Both sides of a program, as two processes; what the second printed."""
-    words = (program, "-g", GID, "-n", ROUNDS, "-p", unused_port(), *options)
-    with adapters.start(*words, "-d", devices[0]) as server:
-        deadline = time.monotonic() + 30
-        while True:  # until the server listens, of which it says nothing
-            with adapters.start(*words, "-d", devices[1], "localhost") as client:
-                printed, _ = client.communicate(timeout=60)
-            if "Couldn't connect" not in printed or time.monotonic() > deadline:
-                break
-        heard = finish(server)
-    assert client.returncode == 0, f"{printed}\n{heard}"
+    for _ in range(10):  # another process may take the port first
+        words = (program, "-g", GID, "-n", ROUNDS, "-p", unused_port(), *options)
+        with adapters.start(*words, "-d", devices[0]) as server:
+            while True:  # until the server listens, of which it says nothing
+                with adapters.start(*words, "-d", devices[1], "localhost") as client:
+                    printed, _ = client.communicate(timeout=60)
+                if "Couldn't connect" not in printed or server.poll() is not None:
+                    break
+            heard, _ = server.communicate(timeout=60)
+        if "Couldn't listen" not in heard:
+            break
+    assert (server.returncode, client.returncode) == (0, 0), f"{printed}\n{heard}"
     return printed
 
 
