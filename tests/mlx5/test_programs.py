@@ -3,7 +3,6 @@
 import re
 import socket
 import sys
-import time
 
 import pytest
 
