@@ -3,10 +3,14 @@
 
 #include <rdma/rdma_user_ioctl_cmds.h>
 
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <new>
 #include <span>
+
+#include "base/error.hpp"
 
 namespace zerohop::mlx5sim {
 
@@ -14,6 +18,18 @@ namespace zerohop::mlx5sim {
 struct Refused {
   int error;
 };
+
+// What the call returns, an errno, or that of what it throws.
+template <typename Function>
+int errno_of(Function&& call) noexcept try {
+  return call();
+} catch (const Refused& refused) {
+  return refused.error;
+} catch (const Error& error) {
+  return error.code();
+} catch (const std::bad_alloc&) {
+  return ENOMEM;
+}
 
 class Call {
  public:

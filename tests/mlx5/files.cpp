@@ -7,10 +7,10 @@
 #include <cerrno>
 #include <map>
 #include <mutex>
-#include <new>
 
 #include "base/error.hpp"
 #include "base/per_process.hpp"
+#include "call.hpp"
 
 namespace zerohop::mlx5sim::files {
 namespace {
@@ -58,16 +58,10 @@ bool is_one(int fd) noexcept {
 }
 
 int add_device(int fd, int device) noexcept {
-  try {
+  return errno_of([&] {
     add(fd, {std::make_shared<Ucontext>(device), nullptr});
     return 0;
-  } catch (const Refused& refused) {
-    return refused.error;
-  } catch (const Error& error) {
-    return error.code();
-  } catch (const std::bad_alloc&) {
-    return ENOMEM;
-  }
+  });
 }
 
 std::shared_ptr<EventFile> add_events() {

@@ -97,19 +97,13 @@ void Ucontext::close_all() noexcept {
 int Ucontext::command(ib_uverbs_ioctl_hdr& header) noexcept {
   if (forked()) return EIO;
   const Turn turn(mutex_, waiting_);
-  try {
+  return errno_of([&] {
     Call call(header);
     refusals::check(call);
     if (removed_ && !refusals::destroys(call)) return EIO;
     carry_out(*this, call);
     return 0;
-  } catch (const Refused& refused) {
-    return refused.error;
-  } catch (const Error& error) {
-    return error.code();
-  } catch (const std::bad_alloc&) {
-    return ENOMEM;
-  }
+  });
 }
 
 void* Ucontext::map(void* address, std::size_t nbytes, int protection, off_t offset) noexcept {
