@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from mlx5.simulation import Simulation, finish, simulation
+from mlx5.simulation import Simulation, simulation
 
 GID = "3"  # RoCE v2, IPv4
 ROUNDS = "50"
