@@ -104,7 +104,6 @@ void DirectQueuePair::make_by_devx(const Wanted& wanted, const RingPlaces& place
   using rdma::DevxQueuePair;
   const std::size_t nbytes = rdma::DevxRing::nbytes_of(kMostBlocks);
   on_gpu_ = std::make_unique<GpuRings>(wanted.gpu, 2 * nbytes, wanted.deadline);
-  std::vector<UniqueFd> dmabufs;
   const auto lay_out = [&](RingPlace place, std::size_t offset) {
     rdma::DevxRing ring{.range = {}, .at = nullptr, .count = kMostBlocks};
     if (place == RingPlace::host) {
@@ -113,10 +112,8 @@ void DirectQueuePair::make_by_devx(const Wanted& wanted, const RingPlaces& place
       ring.range = {reinterpret_cast<std::uintptr_t>(ring.at), nbytes, -1};
       return ring;
     }
-    GpuRings::Shown shown = on_gpu_->show(offset, nbytes);
     ring.at = on_gpu_->at(offset);
-    ring.range = shown.range;
-    dmabufs.push_back(std::move(shown.dmabuf));
+    ring.range = on_gpu_->show(offset, nbytes);
     return ring;
   };
   const rdma::DevxRing sends = lay_out(places.sends, 0);

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "gpu/dmabuf.hpp"
 #include "gpu/peermem.hpp"
 #include "softhca/ring_copies.hpp"
 
@@ -17,6 +16,7 @@ constexpr std::size_t kChunk = 16 << 10;  // bytes of pinned host memory; a ring
 GpuRings::GpuRings(std::shared_ptr<const gpu::Device> device, std::size_t nbytes,
                    const Deadline& deadline)
     : device_(std::move(device)),
+      nbytes_(nbytes),
       buffer_(gpu::Buffer::create(device_, nbytes, deadline)),
       copier_(std::make_shared<gpu::Copier>(device_, kChunk)) {}
 
@@ -31,14 +31,14 @@ void GpuRings::fill(std::byte* to, std::size_t nbytes, std::span<const std::byte
   throw CudaError("a ring on " + device_->facts().device_name() + " could not be written", 0);
 }
 
-GpuRings::Shown GpuRings::show(std::size_t offset, std::size_t nbytes) const {
+rdma::UmemRange GpuRings::show(std::size_t offset, std::size_t nbytes) {
   const gpu::DeviceFacts& facts = device_->facts();
-  const std::uint64_t begin = buffer_->address() + offset;
+  const std::uint64_t begin = buffer_->address();
   if (facts.dmabuf) {
-    gpu::Dmabuf made = gpu::export_dmabuf(*device_, {begin, begin + nbytes});
-    return {{made.offset, nbytes, made.fd.get()}, std::move(made.fd)};
+    if (!dmabuf_.fd) dmabuf_ = gpu::export_dmabuf(*device_, {begin, begin + nbytes_});
+    return {dmabuf_.offset + offset, nbytes, dmabuf_.fd.get()};
   }
-  if (!gpu::find_peermem().empty()) return {{begin, nbytes, -1}, {}};
+  if (!gpu::find_peermem().empty()) return {begin + offset, nbytes, -1};
   throw RouteUnavailable("memory of " + facts.device_name() +
                          " is not open to adapters: the NVIDIA driver exports no dma-bufs (install "
                          "its open kernel modules), and nvidia-peermem is not loaded");

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/deadline.hpp"
-#include "base/unique_fd.hpp"
 #include "gpu/buffer.hpp"
 #include "gpu/copier.hpp"
+#include "gpu/dmabuf.hpp"
 #include "rdma/devx.hpp"
 
 namespace zerohop::engine {
@@ -33,17 +33,15 @@ class GpuRings {
   void fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const;
 
   // That part as an adapter registers it: as a dma-buf, or by the address, which takes a kernel
-  // module (nvidia-peermem). Throws RouteUnavailable if there is neither.
-  struct Shown {
-    rdma::UmemRange range;
-    UniqueFd dmabuf;  // of the range; may be closed once registered
-  };
-  Shown show(std::size_t offset, std::size_t nbytes) const;
+  // module (nvidia-peermem). Throws RouteUnavailable if there is neither, CudaError.
+  rdma::UmemRange show(std::size_t offset, std::size_t nbytes);
 
  private:
   const std::shared_ptr<const gpu::Device> device_;
+  const std::size_t nbytes_;  // of the rings; the buffer has whole pages of the GPU
   const std::shared_ptr<gpu::Buffer> buffer_;
   const std::shared_ptr<gpu::Copier> copier_;
+  gpu::Dmabuf dmabuf_;  // of all of it, once shown
 };
 
 }  // namespace zerohop::engine
