@@ -22,7 +22,7 @@ enum class WantedWay { automatic, mapped, direct, proxy };
 struct QueueOptions {
   engine::Hearers hearers = engine::Hearers::both;  // for mapped memory
   WantedWay way = WantedWay::automatic;
-  engine::RingPlaces places{};       // for a direct queue
+  engine::RingPlaces places{};      // for a direct queue
   std::optional<double> timeout{};  // seconds; empty: the Endpoint's default
 };
 

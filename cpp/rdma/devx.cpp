@@ -70,15 +70,15 @@ Devx::Umem Devx::reg_umem(const UmemRange& range) const {
 void Devx::refuse(const mlx5::Command& command, int error_number) const {
   // The firmware's own answer says more than the errno of a remote error.
   const std::string said = error_number == EREMOTEIO ? " (" + command.outcome() + ")" : "";
-  driver::throw_verbs_error(
-      std::string(command.name()) + " by DEVX on " + device_->name() + said, error_number);
+  driver::throw_verbs_error(std::string(command.name()) + " by DEVX on " + device_->name() + said,
+                            error_number);
 }
 
 Devx::Object Devx::create(mlx5::Command& command) const {
   const auto in = command.bytes();
   const auto out = command.answer();
-  mlx5dv_devx_obj* made = mlx5dv_->devx_obj_create(device_->context(), in.data(), in.size(),
-                                                   out.data(), out.size());
+  mlx5dv_devx_obj* made =
+      mlx5dv_->devx_obj_create(device_->context(), in.data(), in.size(), out.data(), out.size());
   if (made == nullptr) refuse(command, errno);
   return own(made);
 }

@@ -22,7 +22,9 @@ constexpr std::size_t kPageNbytes = 4096;
 constexpr std::uint64_t kLogMostMessage = 30;  // 1 GiB
 constexpr std::uint64_t kLogAckRequests = 3;   // at least every eighth packet asks for an answer
 
-std::uint64_t log_of(std::uint32_t count) { return static_cast<std::uint64_t>(std::bit_width(count) - 1); }
+std::uint64_t log_of(std::uint32_t count) {
+  return static_cast<std::uint64_t>(std::bit_width(count) - 1);
+}
 
 std::uint64_t log_of_reads(std::uint8_t count) { return count < 2 ? 0 : log_of(count); }
 

@@ -14,9 +14,9 @@ class RingPair {
 
   virtual QueuePairAddress address() const = 0;
   virtual std::uint32_t number() const noexcept = 0;
-  virtual ibv_qp_state state() const = 0;                         // throws VerbsError
-  virtual void connect(const QueuePairAddress& remote) = 0;       // to RTS; throws VerbsError
-  virtual const mlx5dv_qp& sends() const noexcept = 0;            // of the adapter's layout
+  virtual ibv_qp_state state() const = 0;                    // throws VerbsError
+  virtual void connect(const QueuePairAddress& remote) = 0;  // to RTS; throws VerbsError
+  virtual const mlx5dv_qp& sends() const noexcept = 0;       // of the adapter's layout
   virtual const mlx5dv_cq& completions() const noexcept = 0;
 };
 

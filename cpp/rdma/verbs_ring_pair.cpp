@@ -13,10 +13,10 @@ constexpr int kMostBlocksOfEntry = 4;
 VerbsRingPair::VerbsRingPair(const std::shared_ptr<ProtectionDomain>& domain,
                              const driver::Mlx5dv& mlx5dv, QueuePairOptions options,
                              const PlacedRing& sends, const PlacedRing& completions)
-    : queue_(CompletionQueue::create(
-          domain->device_ptr(), kMostBlocksOfEntry * static_cast<int>(options.send_depth))),
-      queue_pair_(QueuePair::create(ProtectionDomain::with_own_register(domain), queue_, queue_,
-                                    options)) {
+    : queue_(CompletionQueue::create(domain->device_ptr(),
+                                     kMostBlocksOfEntry * static_cast<int>(options.send_depth))),
+      queue_pair_(
+          QueuePair::create(ProtectionDomain::with_own_register(domain), queue_, queue_, options)) {
   const auto check = [](int error, const char* what) {
     driver::check_errno(error, std::string("mlx5dv_init_obj of ") + what);
   };

@@ -115,17 +115,17 @@ int init_obj(mlx5dv_obj* objects, std::uint64_t types) {
 int place_send_queue(ibv_qp* handle, void* address, std::size_t nbytes,
                      std::shared_ptr<driver::Copier> copier) {
   if (!is_place(address, nbytes)) return EINVAL;
-  return try_make_direct(
-      QueuePair::of(handle),
-      {static_cast<std::byte*>(address), entries_in(nbytes, DirectSends::kMostBlocksOfRing), std::move(copier)});
+  return try_make_direct(QueuePair::of(handle),
+                         {static_cast<std::byte*>(address),
+                          entries_in(nbytes, DirectSends::kMostBlocksOfRing), std::move(copier)});
 }
 
 int place_completion_queue(ibv_cq* handle, void* address, std::size_t nbytes,
                            std::shared_ptr<driver::Copier> copier) {
   if (!is_place(address, nbytes)) return EINVAL;
-  return try_make_direct(CompletionQueue::of(handle), {static_cast<std::byte*>(address),
-                                                       entries_in(nbytes, limits::kCompletions),
-                                                       std::move(copier)});
+  return try_make_direct(CompletionQueue::of(handle),
+                         {static_cast<std::byte*>(address),
+                          entries_in(nbytes, limits::kCompletions), std::move(copier)});
 }
 
 }  // namespace zerohop::softhca

@@ -29,7 +29,8 @@ DirectCompletions::DirectCompletions(std::uint32_t number, std::uint32_t count, 
       record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))) {
   const mlx5_cqe64 invalid = invalid_cqe();
   if (copies_) {
-    const bool filled = copies_->fill(ring, count * sizeof invalid, std::as_bytes(std::span(&invalid, 1)));
+    const bool filled =
+        copies_->fill(ring, count * sizeof invalid, std::as_bytes(std::span(&invalid, 1)));
     if (!filled) throw Error("cannot write the ring of a completion queue: a copy failed", EIO);
     return;
   }

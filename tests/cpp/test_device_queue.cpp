@@ -234,10 +234,9 @@ TEST_CASE_FIXTURE(Queues, "each ring may lie in the memory of the host or of the
 
 TEST_CASE_FIXTURE(Queues, "a ring on the GPU tells which entry was refused, too") {
   auto host = std::make_unique<Memory>(right.empty({{100}}, kByte));
-  const auto made = queue_to(
-      host->remote(),
-      {.way = gda::WantedWay::direct,
-       .places = {.sends = engine::RingPlace::gpu, .completions = engine::RingPlace::gpu}});
+  const auto made = queue_to(host->remote(), {.way = gda::WantedWay::direct,
+                                              .places = {.sends = engine::RingPlace::gpu,
+                                                         .completions = engine::RingPlace::gpu}});
   CHECK(contains(made->route().reason, "its send queue lies in the GPU's memory"));
   const KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
   host.reset();

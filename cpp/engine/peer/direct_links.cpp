@@ -49,8 +49,7 @@ DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
   // Its slots are in host memory. PCIe does not order writes to two different places. All memory
   // that is shared may be read.
   reach.flushes = !remote.on_host() && remote.layout.nbytes() > 0;
-  auto queue_pair =
-      peer_rail.make_direct_queue_pair(places, reach.entries.local->device, deadline);
+  auto queue_pair = peer_rail.make_direct_queue_pair(places, reach.entries.local->device, deadline);
   const Questions<Answer>::Asked asked(questions_);
   const std::uint64_t request = asked.number();
   reach.target = std::shared_ptr<void>(

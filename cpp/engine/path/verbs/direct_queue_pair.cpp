@@ -43,7 +43,9 @@ rdma::QueuePairOptions options_of_ring(rdma::QueuePairOptions options) {
 constexpr std::uint32_t kMostBlocks = 4 * DirectQueuePair::kEntries;
 constexpr std::size_t kRingNbytes = std::size_t{kMostBlocks} * device::mlx5::kBlockBytes;
 
-const char* name_of(RingPlace place) { return place == RingPlace::gpu ? "the GPU's" : "the host's"; }
+const char* name_of(RingPlace place) {
+  return place == RingPlace::gpu ? "the GPU's" : "the host's";
+}
 
 std::string shown(const RingPlaces& places) {
   return std::string("its send queue lies in ") + name_of(places.sends) +
@@ -53,7 +55,8 @@ std::string shown(const RingPlaces& places) {
 }  // namespace
 
 DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options,
-                                 const RingPlaces& places, const std::shared_ptr<const gpu::Device>& gpu,
+                                 const RingPlaces& places,
+                                 const std::shared_ptr<const gpu::Device>& gpu,
                                  const Deadline& deadline)
     : software_(rail.software()),
       mlx5dv_(mlx5dv_of(rail)),
@@ -80,7 +83,8 @@ void DirectQueuePair::make(const Wanted& wanted, RingPlaces places) {
   } catch (const Error& error) {
     if (!automatic_both) throw;
     make_by_provider(wanted);
-    places_ = shown({host, host}) + ", because it cannot have them on the GPU (" + error.what() + ")";
+    places_ =
+        shown({host, host}) + ", because it cannot have them on the GPU (" + error.what() + ")";
   }
 }
 
@@ -171,8 +175,7 @@ std::string DirectQueuePair::failure() const {
     if (status == IBV_WC_WR_FLUSH_ERR) continue;  // behind the one that failed
     return std::string(rdma::completion_status_name(status)) + " (syndrome " +
            std::to_string(entry.syndrome) + ", of the vendor " +
-           std::to_string(entry.vendor_err_synd) +
-           "): " + rdma::completion_status_help(status);
+           std::to_string(entry.vendor_err_synd) + "): " + rdma::completion_status_help(status);
   }
   return "no entry of its own has failed: the peer is lost, or it closed its end";
 }

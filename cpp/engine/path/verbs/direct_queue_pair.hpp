@@ -27,9 +27,8 @@ class DirectQueuePair {
 
   // gpu: runs the kernels. Throws RouteUnavailable if the rail's device has no such rings, or
   // cannot have them there; VerbsError, CudaError, TransferTimeout.
-  DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options,
-                  const RingPlaces& places, const std::shared_ptr<const gpu::Device>& gpu,
-                  const Deadline& deadline);
+  DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options, const RingPlaces& places,
+                  const std::shared_ptr<const gpu::Device>& gpu, const Deadline& deadline);
 
   rdma::QueuePairAddress address() const { return pair_->address(); }
   std::uint32_t number() const noexcept { return pair_->number(); }
@@ -38,7 +37,9 @@ class DirectQueuePair {
   const mlx5dv_qp& sends() const noexcept { return pair_->sends(); }
   const mlx5dv_cq& completions() const noexcept { return pair_->completions(); }
   // Whether that part of a ring lies in the GPU's memory.
-  bool on_gpu(std::uint64_t address) const noexcept { return on_gpu_ && on_gpu_->contains(address); }
+  bool on_gpu(std::uint64_t address) const noexcept {
+    return on_gpu_ && on_gpu_->contains(address);
+  }
   // Where the rings lie, for a route's reason: half a sentence.
   const std::string& places() const noexcept { return places_; }
   // Destination of the old values of atomics, one per block of the ring, and of a byte behind them.
@@ -67,8 +68,9 @@ class DirectQueuePair {
   const bool software_;
   const std::shared_ptr<const driver::Mlx5dv> mlx5dv_;
   const bool has_second_path_;
-  std::unique_ptr<GpuRings> on_gpu_;                          // null: none; outlives the pair
-  std::vector<std::unique_ptr<softhca::RingMemory>> pages_;   // of rings that this object has laid out
+  std::unique_ptr<GpuRings> on_gpu_;  // null: none; outlives the pair
+  std::vector<std::unique_ptr<softhca::RingMemory>>
+      pages_;  // of rings that this object has laid out
   std::unique_ptr<rdma::RingPair> pair_;
   std::string places_;
   softhca::RingMemory results_;

@@ -65,9 +65,14 @@ class Ours(Player):
 
     def _new_queue(self, way: str, hears: str, *places: str) -> Any:
         """places: of the send queue and of the completion queue."""
-        side, placed = self._side, zip(("send_queue", "completion_queue"), places, strict=False)
+        side, (sends, completions) = self._side, places or ("auto", "auto")
         return side.peer.device_queue(
-            side.arena, side.remote, hears=hears, way=way, **dict(placed)
+            side.arena,
+            side.remote,
+            hears=hears,
+            way=way,
+            send_queue=sends,
+            completion_queue=completions,
         )
 
     def facts(self) -> dict[str, str]:
