@@ -64,16 +64,15 @@ gda::WantedWay demand_way(const std::string& word) {
 }
 
 engine::RingPlace demand_place(const char* ring, const std::string& word, gda::WantedWay way) {
-  using enum engine::RingPlace;
-  if (word == "auto") return automatic;
+  if (word == "host") return engine::RingPlace::host;
   const std::string name(ring);
-  if (word != "host" && word != "gpu") {
-    throw py::value_error(name + " must be 'auto', 'host' or 'gpu', not '" + word + "'");
+  if (word != "gpu") {
+    throw py::value_error(name + " must be 'host' or 'gpu', not '" + word + "'");
   }
   if (way != gda::WantedWay::direct) {
-    throw py::value_error(name + "= places a ring of a queue pair, which way=\"direct\" has alone");
+    throw py::value_error(name + "='gpu' places a ring of a queue pair: it needs way=\"direct\"");
   }
-  return word == "gpu" ? gpu : host;
+  return engine::RingPlace::gpu;
 }
 
 QueueHandle device_queue(const PeerHandle& self, py::handle local, Shown<RemoteMemory> remote,
@@ -164,7 +163,8 @@ executes. ``"proxy"``: they write the same entries into a ring, which a thread o
   queue.def_property_readonly(
       "error",
       [](const QueueHandle& self) -> std::optional<std::string> {
-        std::string why = self.open().error();
+        const gda::DeviceQueue& queue = self.open();
+        std::string why = without_gil([&] { return queue.error(); });
         return why.empty() ? std::nullopt : std::optional(std::move(why));
       },
       "Why calls of kernels now return ``Status::failed``; None: nothing has failed.");
@@ -175,8 +175,8 @@ Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.devic
 
   auto peer = py::reinterpret_borrow<PeerClass>(m.attr("Peer"));
   peer.def("device_queue", &device_queue, py::arg("local"), py::arg("remote"), py::kw_only(),
-           py::arg("hears") = "both", py::arg("way") = "auto", py::arg("send_queue") = "auto",
-           py::arg("completion_queue") = "auto", py::arg("timeout") = py::none(), R"(
+           py::arg("hears") = "both", py::arg("way") = "auto", py::arg("send_queue") = "host",
+           py::arg("completion_queue") = "host", py::arg("timeout") = py::none(), R"(
 Lets kernels of `local`'s GPU put, get and notify on their own. Both arrays are contiguous, and the local one
 lies on a GPU. The ways (``DeviceQueue.way`` and ``.route`` show which one is used, and why not another):
 
@@ -197,9 +197,10 @@ hears: who receives notifications that kernels put through mapped memory: the pe
 a microsecond more each time. Those notifications wake nobody, nor do a direct queue's: a CPU that sleeps in
 wait_notify polls every millisecond. By the other ways both receive them.
 
-send_queue, completion_queue: where these rings of a direct queue lie: in host memory (``"host"``) or in that
-of `local`'s GPU (``"gpu"``). ``"auto"`` (default): on an mlx5 adapter the GPU, or the host if the adapter cannot
-have both there; with soft0, which reads and writes a GPU's memory by copies, the host.
+send_queue, completion_queue: where these rings of a direct queue lie: in host memory (``"host"``, default) or in
+that of `local`'s GPU (``"gpu"``), where kernels write entries and read completions locally. On an mlx5 adapter
+the GPU takes DEVX (rdma-core 35, for dma-bufs 43) and dma-bufs or nvidia-peermem; soft0 reads and writes there
+by copies.
 
 timeout: bound in seconds of this call, and default bound of a kernel's calls (default: the Endpoint's). Raises
 RouteUnavailable, ValueError (unsuitable arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.)");

@@ -19,7 +19,7 @@ namespace zerohop::driver {
 
 // Registers through the adapter's second PCIe function, which reaches the GPU without the CPU.
 constexpr int kMlx5DataDirect = 1;  // MLX5DV_REG_DMABUF_ACCESS_DATA_DIRECT
-// A page of doorbell registers that nothing else uses (MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED).
+// A doorbell register that nothing else uses (MLX5DV_UAR_ALLOC_TYPE_NC_DEDICATED).
 constexpr std::uint32_t kMlx5OwnRegisters = 1u << 31;
 
 // X(member, symbol, version, result, parameters). init_obj exists in two versions with different
@@ -36,6 +36,9 @@ constexpr std::uint32_t kMlx5OwnRegisters = 1u << 31;
   X(devx_free_uar, mlx5dv_devx_free_uar, "MLX5_1.7", void, (mlx5dv_devx_uar * uar))         \
   X(devx_query_eqn, mlx5dv_devx_query_eqn, "MLX5_1.7", int,                                 \
     (ibv_context * context, std::uint32_t vector, std::uint32_t* number))                   \
+  X(devx_general_cmd, mlx5dv_devx_general_cmd, "MLX5_1.7", int,                             \
+    (ibv_context * context, const void* in, std::size_t in_nbytes, void* out,               \
+     std::size_t out_nbytes))                                                               \
   X(devx_obj_create, mlx5dv_devx_obj_create, "MLX5_1.7", mlx5dv_devx_obj*,                  \
     (ibv_context * context, const void* in, std::size_t in_nbytes, void* out,               \
      std::size_t out_nbytes))                                                               \

@@ -19,7 +19,7 @@ device::RingWay describe(const engine::DirectReach& reach) {
               .queue_pair = reach.queue_pair->number(),
               .blocks = sends.sq.wqe_cnt,
               .places = completions.cqe_cnt};
-  way.results = address_of(reach.queue_pair->results().ring());
+  way.results = reach.queue_pair->results();
   way.results_key = reach.queue_pair->results_key();
   way.local_key = reach.local_key;
   way.remote_key = reach.remote_key;

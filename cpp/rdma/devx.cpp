@@ -31,7 +31,7 @@ Devx::Devx(std::shared_ptr<Device> device, std::shared_ptr<const driver::Mlx5dv>
   if (driver::has_devx(*mlx5dv_)) return;
   throw VerbsError(
       "this libmlx5 lets no program make queues in memory of its choice (DEVX): install rdma-core "
-      "36 or newer",
+      "35 or newer (43 for dma-bufs)",
       EOPNOTSUPP);
 }
 
@@ -51,26 +51,34 @@ Devx::Uar Devx::alloc_uar() const {
   return own(driver::check_null(made, "mlx5dv_devx_alloc_uar on " + device_->name()));
 }
 
-Devx::Umem Devx::reg_umem(const UmemRange& range) const {
+Devx::Umem Devx::reg_umem(std::span<const UmemRange> ranges) const {
   constexpr std::uint64_t kSmallestPage = 4096;
-  mlx5dv_devx_umem_in wanted{};
-  wanted.size = range.nbytes;
-  wanted.access = IBV_ACCESS_LOCAL_WRITE;
-  wanted.pgsz_bitmap = ~(kSmallestPage - 1);
-  wanted.addr = reinterpret_cast<void*>(range.address);
-  if (range.dmabuf >= 0) {
-    wanted.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
-    wanted.dmabuf_fd = range.dmabuf;
+  int error_number = 0;
+  for (const UmemRange& range : ranges) {
+    mlx5dv_devx_umem_in wanted{};
+    wanted.size = range.nbytes;
+    wanted.access = IBV_ACCESS_LOCAL_WRITE;
+    wanted.pgsz_bitmap = ~(kSmallestPage - 1);
+    wanted.addr = reinterpret_cast<void*>(range.address);
+    if (range.dmabuf >= 0) {
+      wanted.comp_mask = MLX5DV_UMEM_MASK_DMABUF;
+      wanted.dmabuf_fd = range.dmabuf;
+    }
+    auto* const made = mlx5dv_->devx_umem_reg_ex(device_->context(), &wanted);
+    if (made != nullptr) return own(made);
+    if (error_number == 0) error_number = errno;
   }
-  return own(driver::check_null(mlx5dv_->devx_umem_reg_ex(device_->context(), &wanted),
-                                "mlx5dv_devx_umem_reg_ex of " + std::to_string(range.nbytes) +
-                                    " bytes on " + device_->name()));
+  driver::throw_verbs_error("mlx5dv_devx_umem_reg_ex of " +
+                                std::to_string(ranges.front().nbytes) + " bytes on " +
+                                device_->name(),
+                            error_number);
 }
 
 void Devx::refuse(const mlx5::Command& command, int error_number) const {
   // The firmware's own answer says more than the errno of a remote error.
   const std::string said = error_number == EREMOTEIO ? " (" + command.outcome() + ")" : "";
-  driver::throw_verbs_error(std::string(command.name()) + " by DEVX on " + device_->name() + said,
+  driver::throw_verbs_error(std::string(command.name()) + " by DEVX on " + device_->name() + said +
+                                "; rings in host memory do without DEVX",
                             error_number);
 }
 
@@ -81,6 +89,14 @@ Devx::Object Devx::create(mlx5::Command& command) const {
       mlx5dv_->devx_obj_create(device_->context(), in.data(), in.size(), out.data(), out.size());
   if (made == nullptr) refuse(command, errno);
   return own(made);
+}
+
+void Devx::ask(mlx5::Command& command) const {
+  const auto in = command.bytes();
+  const auto out = command.answer();
+  const int result = mlx5dv_->devx_general_cmd(device_->context(), in.data(), in.size(),
+                                               out.data(), out.size());
+  if (result != 0) refuse(command, driver::errno_of(result));
 }
 
 void Devx::modify(const Object& object, mlx5::Command& command) const {

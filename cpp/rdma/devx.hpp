@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "driver/mlx5dv.hpp"
 #include "rdma/device.hpp"
@@ -36,10 +37,12 @@ class Devx {
   using Object = Unique<mlx5dv_devx_obj>;
 
   // All throw VerbsError.
-  // A page of doorbell registers, if possible of this object's alone.
+  // A doorbell register, if possible of this object's alone.
   Uar alloc_uar() const;
-  Umem reg_umem(const UmemRange& range) const;
+  // ranges: the same memory, shown in several ways. The first that the adapter takes counts.
+  Umem reg_umem(std::span<const UmemRange> ranges) const;
   Object create(mlx5::Command& command) const;
+  void ask(mlx5::Command& command) const;  // of no object
   void modify(const Object& object, mlx5::Command& command) const;
   void query(const Object& object, mlx5::Command& command) const;
   std::uint32_t event_queue() const;  // of completion vector 0

@@ -42,10 +42,11 @@ DevxQueuePair::DevxQueuePair(std::shared_ptr<ProtectionDomain> domain,
       options_(options),
       psn_(random_psn()),
       uar_(devx_.alloc_uar()),
-      send_memory_(devx_.reg_umem(sends.range)),
-      completion_memory_(devx_.reg_umem(completions.range)) {
+      send_memory_(devx_.reg_umem(sends.ranges)),
+      completion_memory_(devx_.reg_umem(completions.ranges)) {
   make_completion_queue(completions);
   make_queue_pair(sends);
+  to_init();
 }
 
 void DevxQueuePair::make_completion_queue(const DevxRing& ring) {
@@ -68,7 +69,12 @@ void DevxQueuePair::make_completion_queue(const DevxRing& ring) {
 void DevxQueuePair::make_queue_pair(const DevxRing& ring) {
   namespace qp = mlx5::qp;
   constexpr std::uint64_t kNoUserIndex = 0xffffff;
+  Command capabilities(Opcode::query_hca_cap);
+  devx_.ask(capabilities.with(mlx5::cap::kWhich, mlx5::cap::kCurrentRoce));
   Command command(Opcode::create_qp);
+  // An adapter whose clocks are of real time alone refuses 0.
+  const bool has_default = capabilities.answered(mlx5::cap::kQpTimestamps) != 0;
+  command.with(qp::kTimestamps, has_default ? qp::kDefaultTimestamps : 0);
   command.with(qp::kMigration, qp::kMigrated).with(qp::kPd, devx_.number_of(domain_->handle()));
   command.with(qp::kLogSends, log_of(ring.count)).with(qp::kUarPage, uar_->page_id);
   command.with(qp::kUserIndex, kNoUserIndex).with(qp::kReceiveType, qp::kNoReceives);
@@ -99,7 +105,6 @@ ibv_qp_state DevxQueuePair::state() const {
 }
 
 void DevxQueuePair::connect(const QueuePairAddress& remote) {
-  to_init();
   to_ready_to_receive(remote);
   to_ready_to_send(remote);
 }
@@ -170,6 +175,7 @@ void DevxQueuePair::set_path(Command& command, const QueuePairAddress& remote) c
   command.with(qp::kRemoteMacHigh, be16toh(high)).with(qp::kRemoteMacLow, be32toh(low));
   command.with(qp::kUdpSourcePort, be16toh(found.av->rlid));  // on RoCE
   command.with(qp::kEthernetPriority, path.sl & 7u);
+  command.with(qp::kDscp, path.grh.traffic_class >> 2);  // RoCE v2 takes it, not the class
 }
 
 }  // namespace zerohop::rdma

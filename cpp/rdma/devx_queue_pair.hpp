@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "rdma/devx.hpp"
 #include "rdma/protection_domain.hpp"
@@ -19,11 +20,11 @@ struct DevxRing {
   // Whole pages for that many entries of 64 bytes and the record.
   static std::size_t nbytes_of(std::uint32_t count) noexcept;
 
-  UmemRange range{};
+  std::vector<UmemRange> ranges{};  // of the same memory, as Devx::reg_umem takes them
   std::byte* at = nullptr;  // its address for who uses the ring: of the host or of a GPU
   std::uint32_t count = 0;  // a power of two
 
-  std::size_t record_at() const noexcept { return range.nbytes - kRecordNbytes; }
+  std::size_t record_at() const noexcept { return ranges.front().nbytes - kRecordNbytes; }
 };
 
 class DevxQueuePair final : public RingPair {

@@ -67,6 +67,7 @@ const char* status_name(std::uint64_t status) noexcept {
 
 const char* opcode_name(Opcode opcode) noexcept {
   switch (opcode) {
+    case Opcode::query_hca_cap: return "QUERY_HCA_CAP";
     case Opcode::create_cq: return "CREATE_CQ";
     case Opcode::create_qp: return "CREATE_QP";
     case Opcode::rst_to_init: return "RST2INIT_QP";
@@ -79,6 +80,19 @@ const char* opcode_name(Opcode opcode) noexcept {
 
 Command::Command(Opcode opcode) : opcode_(opcode) {
   set(bytes_, kOpcode, static_cast<std::uint64_t>(opcode));
+}
+
+std::span<const std::byte> Command::bytes() const noexcept {
+  const bool query = opcode_ == Opcode::query_hca_cap || opcode_ == Opcode::query_qp;
+  return std::span(bytes_).first(query ? kPlain : kWithContext);
+}
+
+std::span<std::byte> Command::answer() noexcept {
+  switch (opcode_) {
+    case Opcode::query_hca_cap: return answer_;
+    case Opcode::query_qp: return std::span(answer_).first(kWithContext);
+    default: return std::span(answer_).first(kPlain);
+  }
 }
 
 Command& Command::with(Field field, std::uint64_t value) {

@@ -17,6 +17,7 @@ struct Field {
 };
 
 enum class Opcode : std::uint16_t {
+  query_hca_cap = 0x100,
   create_cq = 0x400,
   create_qp = 0x500,
   rst_to_init = 0x502,
@@ -35,21 +36,30 @@ class Command {
   // 16 bytes.
   Command& with_gid(unsigned at, std::span<const std::uint8_t, 16> gid);
 
-  std::span<const std::byte> bytes() const noexcept { return bytes_; }
-  // Room for the answer to any of these commands.
-  std::span<std::byte> answer() noexcept { return answer_; }
+  // As long as the firmware expects it, and room for its answer.
+  std::span<const std::byte> bytes() const noexcept;
+  std::span<std::byte> answer() noexcept;
   std::uint64_t answered(Field field) const noexcept;
   const char* name() const noexcept { return opcode_name(opcode_); }
   // "BAD_PARAM_ERR, syndrome 0x1a2b3c": what the firmware has answered.
   std::string outcome() const;
 
  private:
-  static constexpr std::size_t kNbytes = 0x880 / 8;  // the longest of these, CREATE_QP and QUERY_QP
+  static constexpr std::size_t kPlain = 0x80 / 8;
+  static constexpr std::size_t kWithContext = 0x880 / 8;       // of a queue, which begins in it
+  static constexpr std::size_t kCapabilities = 16 + (4 << 10);  // the longest answer
 
   const Opcode opcode_;
-  alignas(8) std::array<std::byte, kNbytes> bytes_{};
-  alignas(8) std::array<std::byte, kNbytes> answer_{};
+  alignas(8) std::array<std::byte, kWithContext> bytes_{};
+  alignas(8) std::array<std::byte, kCapabilities> answer_{};
 };
+
+// QUERY_HCA_CAP: what is asked for, and a field of the answer.
+namespace cap {
+inline constexpr Field kWhich{0x30, 16};                 // op_mod
+inline constexpr std::uint64_t kCurrentRoce = 4 << 1 | 1;  // those of RoCE as they are set now
+inline constexpr Field kQpTimestamps{0x80 + 0x1e, 2};    // roce_cap.qp_ts_format
+}  // namespace cap
 
 // Of what was made, in an answer; of what is meant, in a command.
 inline constexpr Field kNumber{0x48, 24};
@@ -78,6 +88,7 @@ inline constexpr Field kPd{kContext + 0x28, 24};
 inline constexpr Field kMtu{kContext + 0x40, 3};
 inline constexpr Field kLogMostMessage{kContext + 0x43, 5};
 inline constexpr Field kLogSends{kContext + 0x51, 4};  // in blocks of 64 bytes
+inline constexpr Field kTimestamps{kContext + 0x58, 2};  // ts_format
 inline constexpr Field kUarPage{kContext + 0x68, 24};
 inline constexpr Field kUserIndex{kContext + 0x88, 24};
 inline constexpr Field kRemoteNumber{kContext + 0xa8, 24};
@@ -107,6 +118,7 @@ inline constexpr Field kSourceGidIndex{kPath + 0x48, 8};
 inline constexpr Field kHopLimit{kPath + 0x58, 8};
 inline constexpr Field kTrafficClass{kPath + 0x64, 8};
 inline constexpr unsigned kRemoteGid = kPath + 0x80;
+inline constexpr Field kDscp{kPath + 0x10a, 6};
 inline constexpr Field kUdpSourcePort{kPath + 0x110, 16};
 inline constexpr Field kEthernetPriority{kPath + 0x121, 3};
 inline constexpr Field kServiceLevel{kPath + 0x124, 4};
@@ -115,6 +127,7 @@ inline constexpr Field kRemoteMacHigh{kPath + 0x130, 16};
 inline constexpr Field kRemoteMacLow{kPath + 0x140, 32};
 
 inline constexpr std::uint64_t kMigrated = 3;
+inline constexpr std::uint64_t kDefaultTimestamps = 1;  // 0: free running
 inline constexpr std::uint64_t kNoReceives = 3;  // of kReceiveType
 }  // namespace qp
 

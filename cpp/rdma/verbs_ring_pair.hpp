@@ -19,8 +19,10 @@ struct PlacedRing {
 
 class VerbsRingPair final : public RingPair {
  public:
-  // Both rings hold at least that many entries, which may take several blocks each. Throws
-  // VerbsError.
+  // An entry that fits one block may be counted as several, each with its own completion.
+  static constexpr std::uint32_t kMostBlocksOfEntry = 4;
+
+  // Throws VerbsError.
   VerbsRingPair(const std::shared_ptr<ProtectionDomain>& domain, const driver::Mlx5dv& mlx5dv,
                 QueuePairOptions options, const PlacedRing& sends = {},
                 const PlacedRing& completions = {});

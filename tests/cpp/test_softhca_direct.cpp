@@ -311,10 +311,9 @@ TEST_CASE("queues may lie in memory that the caller gives") {
   Side a({.depth = 8});
   Side b;
   CHECK(mlx5().place_send_queue(a.qp, ring.data() + 8, 1024, nullptr) == EINVAL);
-  CHECK(mlx5().place_send_queue(a.qp, nullptr, 1024, nullptr) == EINVAL);
-  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 63, nullptr) == EINVAL);
-  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 64, nullptr) ==
-        EINVAL);  // an entry may be larger
+  CHECK(mlx5().place_send_queue(a.qp, nullptr, 0, nullptr) == EINVAL);
+  // One block: an entry may be larger.
+  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 64, nullptr) == EINVAL);
   CHECK(mlx5().place_completion_queue(a.cq, entries.data() + 1, 1024, nullptr) == EINVAL);
   REQUIRE(mlx5().place_send_queue(a.qp, ring.data(), ring.size(), nullptr) == 0);
   REQUIRE(mlx5().place_completion_queue(a.cq, entries.data(), entries.size(), nullptr) == 0);

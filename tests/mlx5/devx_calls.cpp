@@ -29,6 +29,7 @@ using In = std::span<const std::byte>;
 using Out = std::span<std::byte>;
 
 constexpr std::uint64_t kRecordNbytes = 8;
+constexpr std::uint32_t kEventQueue = 1;  // the number of the only one
 
 // The firmware refuses: the caller finds out why in the answer.
 [[noreturn]] void refuse(Out answer, std::uint64_t status) {
@@ -45,7 +46,10 @@ std::byte* in_umem(Ucontext& context, In command, prm::Field umem, prm::Field of
 std::uint32_t create_cq(Ucontext& context, In command, Out answer) {
   using namespace prm::cq;
   const bool umems = prm::get(command, kIsUmem) != 0 && prm::get(command, kRecordIsUmem) != 0;
-  if (!umems || prm::get(command, kEntrySize) > 1) refuse(answer, prm::kBadParameter);
+  const bool event_queue = prm::get(command, kEqn) == kEventQueue;
+  if (!umems || !event_queue || prm::get(command, kEntrySize) > 1) {
+    refuse(answer, prm::kBadParameter);
+  }
   CqRing ring;
   ring.count = 1u << prm::get(command, kLogSize);
   ring.entry_nbytes = 64u << prm::get(command, kEntrySize);
@@ -133,8 +137,15 @@ ibv_qp_attr to_ready_to_send(In command) {
   return given;
 }
 
-// An adapter would send to nobody.
-void check_mac(In command, Out answer) {
+// What an adapter needs and the software HCA does not.
+void check_port(In command, Out answer) {
+  using namespace prm::qp;
+  const bool migrated = prm::get(command, kMigration) == kMigrated;
+  if (prm::get(command, kPort) != 1 || !migrated) refuse(answer, prm::kBadParameter);
+}
+
+// An adapter would send to nobody, or no further than to its own network.
+void check_path(In command, Out answer) {
   using namespace prm::qp;
   const std::uint64_t gid[2] = {htobe64(prm::get(command, kRemoteGidHigh)),
                                 htobe64(prm::get(command, kRemoteGidLow))};
@@ -144,17 +155,18 @@ void check_mac(In command, Out answer) {
   for (const std::uint8_t byte : mac_of(raw)) mac = mac << 8 | byte;
   const std::uint64_t given =
       prm::get(command, kRemoteMacHigh) << 32 | prm::get(command, kRemoteMacLow);
-  if (given != mac) refuse(answer, prm::kBadParameter);
+  if (given != mac || prm::get(command, kHopLimit) == 0) refuse(answer, prm::kBadParameter);
 }
 
 void change(Ucontext& context, Qp& qp, In command, Out answer) {
   ibv_qp_attr plain{};
   switch (prm::get(command, prm::kOpcode)) {
     case prm::kRstToInit:
+      check_port(command, answer);
       return qp_calls::change(context, qp, to_init(command),
                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     case prm::kInitToRtr:
-      check_mac(command, answer);
+      check_path(command, answer);
       return qp_calls::change(context, qp, to_ready_to_receive(command),
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -192,7 +204,7 @@ void general(Call& call) {
 
 void query_eqn(Call& call) {
   if (call.in<std::uint32_t>(MLX5_IB_ATTR_DEVX_QUERY_EQN_USER_VEC) != 0) throw Refused{EINVAL};
-  call.out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, std::uint32_t{1});
+  call.out(MLX5_IB_ATTR_DEVX_QUERY_EQN_DEV_EQN, kEventQueue);
 }
 
 void query_uar(Call& call) {

@@ -42,6 +42,7 @@ inline constexpr Field kCollapsed{0x80 + 11, 1};
 inline constexpr Field kRecordIsUmem{0x80 + 6, 1};
 inline constexpr Field kRecordUmem{0x80 + 0x20, 32};
 inline constexpr Field kLogSize{0x80 + 0x63, 5};
+inline constexpr Field kEqn{0x80 + 0xa0, 32};
 inline constexpr Field kRecordOffset{0x80 + 0x1c0, 64};
 inline constexpr Field kUmemOffset{0x280, 64};
 inline constexpr Field kUmem{0x2c0, 32};
@@ -52,6 +53,8 @@ inline constexpr Field kIsUmem{0x2e0, 1};
 namespace qp {
 inline constexpr unsigned kContext = 0xc0;
 inline constexpr Field kState{kContext, 4};
+inline constexpr Field kMigration{kContext + 0x13, 2};  // pm_state
+inline constexpr std::uint64_t kMigrated = 3;
 inline constexpr Field kPd{kContext + 0x28, 24};
 inline constexpr Field kMtu{kContext + 0x40, 3};
 inline constexpr Field kLogReceives{kContext + 0x49, 4};
@@ -63,6 +66,8 @@ inline constexpr Field kUserIndex{kContext + 0x88, 24};
 inline constexpr Field kRemoteNumber{kContext + 0xa8, 24};
 inline constexpr Field kAckTimeout{kContext + 0xc0 + 0x40, 5};
 inline constexpr Field kSourceGidIndex{kContext + 0xc0 + 0x48, 8};
+inline constexpr Field kHopLimit{kContext + 0xc0 + 0x58, 8};
+inline constexpr Field kPort{kContext + 0xc0 + 0x128, 8};
 inline constexpr Field kRemoteGidHigh{kContext + 0xc0 + 0x80, 64};
 inline constexpr Field kRemoteGidLow{kContext + 0xc0 + 0xc0, 64};
 inline constexpr Field kRemoteMacHigh{kContext + 0xc0 + 0x130, 16};

@@ -102,7 +102,7 @@ struct DevxSide {
     REQUIRE(page != nullptr);
     std::uint32_t eqn = 0;
     REQUIRE(MLX5(mlx5dv_devx_query_eqn)(side.context, 0, &eqn) == 0);
-    make_cq(collapsed);
+    make_cq(collapsed, eqn);
     make_qp();
   }
   ~DevxSide() {
@@ -120,12 +120,13 @@ struct DevxSide {
     named = answered(answer);
     return made;
   }
-  void make_cq(bool collapsed) {
+  void make_cq(bool collapsed, std::uint32_t eqn) {
     std::byte* ring = memory.at + (64u << kLogBlocks);
     for (std::uint32_t i = 0; i < 1u << kLogCompletions; ++i) {
       ring[i * 64 + 63] = std::byte{MLX5_CQE_INVALID << 4 | 1};
     }
     Command command(prm::kCreateCq);
+    command.with(prm::cq::kEqn, eqn);
     command.with(prm::cq::kLogSize, kLogCompletions).with(prm::cq::kCollapsed, collapsed);
     command.with(prm::cq::kIsUmem, 1).with(prm::cq::kUmem, memory.number());
     command.with(prm::cq::kUmemOffset, 64u << kLogBlocks).with(prm::cq::kRecordIsUmem, 1);
@@ -176,6 +177,7 @@ struct DevxSide {
   }
   void connect(const Address& peer) {
     Command init(prm::kRstToInit);
+    init.with(prm::qp::kMigration, prm::qp::kMigrated).with(prm::qp::kPort, 1);
     init.with(prm::qp::kRemoteRead, 1).with(prm::qp::kRemoteWrite, 1);
     REQUIRE(change(init) == 0);
     Command receive(prm::kInitToRtr);
@@ -185,6 +187,7 @@ struct DevxSide {
     receive.with(prm::qp::kReceivePsn, peer.psn).with(prm::qp::kLogReadsIn, 4);
     receive.with(prm::qp::kMinRnrNak, 1).with(prm::qp::kRemoteGidHigh, be64toh(gid[0]));
     receive.with(prm::qp::kRemoteGidLow, be64toh(gid[1]));
+    receive.with(prm::qp::kHopLimit, 64);
     // As the simulation makes it of a GID.
     receive.with(prm::qp::kRemoteMacHigh, 0x0200);
     receive.with(prm::qp::kRemoteMacLow, be64toh(gid[1]) & 0xffffffff);

@@ -39,9 +39,11 @@ rdma::QueuePairOptions options_of_ring(rdma::QueuePairOptions options) {
   return options;
 }
 
-// An entry that fits one block may be counted as several, each with its own completion.
-constexpr std::uint32_t kMostBlocks = 4 * DirectQueuePair::kEntries;
-constexpr std::size_t kRingNbytes = std::size_t{kMostBlocks} * device::mlx5::kBlockBytes;
+constexpr std::uint32_t kMostBlocks =
+    rdma::VerbsRingPair::kMostBlocksOfEntry * DirectQueuePair::kEntries;
+constexpr std::uint32_t kCompletions = 2 * kMostBlocks;  // never full
+constexpr std::size_t kBlock = device::mlx5::kBlockBytes;
+constexpr std::size_t kResultsNbytes = (kMostBlocks + 1) * sizeof(std::uint64_t);
 
 const char* name_of(RingPlace place) {
   return place == RingPlace::gpu ? "the GPU's" : "the host's";
@@ -61,78 +63,79 @@ DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions&
     : software_(rail.software()),
       mlx5dv_(mlx5dv_of(rail)),
       has_second_path_(driver::has_data_direct(*mlx5dv_, rail.device().context())),
-      results_((kMostBlocks + 1) * sizeof(std::uint64_t), nullptr, 0),
-      results_region_(rdma::MemoryRegion::create(rail.domain(), results_.ring(),
-                                                 results_.all().size(), IBV_ACCESS_LOCAL_WRITE)) {
-  make({rail, options_of_ring(options), gpu, deadline}, places);
+      places_(shown(places)) {
+  const bool all_on_host =
+      places.sends == RingPlace::host && places.completions == RingPlace::host;
+  const std::size_t completions_at = rdma::DevxRing::nbytes_of(kMostBlocks);
+  const std::size_t results_at = completions_at + rdma::DevxRing::nbytes_of(kCompletions);
+  if (!all_on_host) {
+    on_gpu_ = std::make_unique<GpuRings>(gpu, results_at + kResultsNbytes, deadline);
+  }
+  const rdma::QueuePairOptions wanted = options_of_ring(options);
+  if (all_on_host) {
+    pair_ = std::make_unique<rdma::VerbsRingPair>(rail.domain(), *mlx5dv_, wanted);
+  } else if (software_) {
+    make_on_software(rail, wanted, places, completions_at);
+  } else {
+    make_by_devx(rail, wanted, places, completions_at);
+  }
+  make_results(rail, places.completions, results_at);
   check_layout(rail);
 }
 
-void DirectQueuePair::make(const Wanted& wanted, RingPlaces places) {
-  using enum RingPlace;
-  const bool automatic_both = places.sends == automatic && places.completions == automatic;
-  const RingPlace best = software_ ? host : gpu;
-  if (places.sends == automatic) places.sends = best;
-  if (places.completions == automatic) places.completions = best;
-  places_ = shown(places);
-  const bool all_on_host = places.sends == host && places.completions == host;
-  if (all_on_host) return make_by_provider(wanted);
-  if (software_) return make_on_software(wanted, places);
-  try {
-    make_by_devx(wanted, places);
-  } catch (const Error& error) {
-    if (!automatic_both) throw;
-    make_by_provider(wanted);
-    places_ =
-        shown({host, host}) + ", because it cannot have them on the GPU (" + error.what() + ")";
-  }
-}
-
-void DirectQueuePair::make_by_provider(const Wanted& wanted) {
-  pair_ = std::make_unique<rdma::VerbsRingPair>(wanted.rail.domain(), *mlx5dv_, wanted.options);
-}
-
-// The software HCA reads and writes rings by copies.
-void DirectQueuePair::make_on_software(const Wanted& wanted, const RingPlaces& places) {
-  on_gpu_ = std::make_unique<GpuRings>(wanted.gpu, 2 * kRingNbytes, wanted.deadline);
-  const auto placed = [&](RingPlace place, std::size_t offset) {
+// The software HCA reads and writes rings on a GPU by copies.
+void DirectQueuePair::make_on_software(const Rail& rail, const rdma::QueuePairOptions& options,
+                                       const RingPlaces& places, std::size_t completions_at) {
+  const auto placed = [&](RingPlace place, std::size_t at, std::uint32_t count) {
     if (place == RingPlace::host) return rdma::PlacedRing{};
-    return rdma::PlacedRing{on_gpu_->at(offset), kRingNbytes, on_gpu_->copier()};
+    return rdma::PlacedRing{on_gpu_->at(at), count * kBlock, on_gpu_->copier()};
   };
-  pair_ = std::make_unique<rdma::VerbsRingPair>(wanted.rail.domain(), *mlx5dv_, wanted.options,
-                                                placed(places.sends, 0),
-                                                placed(places.completions, kRingNbytes));
+  pair_ = std::make_unique<rdma::VerbsRingPair>(
+      rail.domain(), *mlx5dv_, options, placed(places.sends, 0, kMostBlocks),
+      placed(places.completions, completions_at, kCompletions));
 }
 
-void DirectQueuePair::make_by_devx(const Wanted& wanted, const RingPlaces& places) {
+void DirectQueuePair::make_by_devx(const Rail& rail, const rdma::QueuePairOptions& options,
+                                   const RingPlaces& places, std::size_t completions_at) {
   using rdma::DevxQueuePair;
-  const std::size_t nbytes = rdma::DevxRing::nbytes_of(kMostBlocks);
-  on_gpu_ = std::make_unique<GpuRings>(wanted.gpu, 2 * nbytes, wanted.deadline);
-  const auto lay_out = [&](RingPlace place, std::size_t offset) {
-    rdma::DevxRing ring{.range = {}, .at = nullptr, .count = kMostBlocks};
-    if (place == RingPlace::host) {
-      pages_.push_back(std::make_unique<softhca::RingMemory>(nbytes, nullptr, 0));
-      ring.at = pages_.back()->ring();
-      ring.range = {reinterpret_cast<std::uintptr_t>(ring.at), nbytes, -1};
-      return ring;
+  const auto lay_out = [&](RingPlace place, std::size_t at, std::uint32_t count) {
+    const std::size_t nbytes = rdma::DevxRing::nbytes_of(count);
+    if (place == RingPlace::gpu) {
+      return rdma::DevxRing{on_gpu_->show(at, nbytes), on_gpu_->at(at), count};
     }
-    ring.at = on_gpu_->at(offset);
-    ring.range = on_gpu_->show(offset, nbytes);
-    return ring;
+    pages_.push_back(std::make_unique<softhca::RingMemory>(nbytes, nullptr, 0));
+    std::byte* const ring = pages_.back()->ring();
+    return rdma::DevxRing{{{reinterpret_cast<std::uintptr_t>(ring), nbytes, -1}}, ring, count};
   };
-  const rdma::DevxRing sends = lay_out(places.sends, 0);
-  const rdma::DevxRing completions = lay_out(places.completions, nbytes);
-  std::array<std::byte, device::mlx5::kBlockBytes> invalid{};
+  const rdma::DevxRing sends = lay_out(places.sends, 0, kMostBlocks);
+  const rdma::DevxRing completions = lay_out(places.completions, completions_at, kCompletions);
+  std::array<std::byte, kBlock> invalid{};
   invalid.back() = std::byte{DevxQueuePair::kInvalidEntry};
   if (places.completions == RingPlace::gpu) {
-    on_gpu_->fill(completions.at, kRingNbytes, invalid);
+    on_gpu_->fill(completions.at, kCompletions * kBlock, invalid);
   } else {
-    for (std::uint32_t i = 0; i < kMostBlocks; ++i) {
-      std::ranges::copy(invalid, completions.at + i * invalid.size());
+    for (std::uint32_t i = 0; i < kCompletions; ++i) {
+      std::ranges::copy(invalid, completions.at + i * kBlock);
     }
   }
-  pair_ = std::make_unique<DevxQueuePair>(wanted.rail.domain(), mlx5dv_, sends, completions,
-                                          wanted.options);
+  pair_ = std::make_unique<DevxQueuePair>(rail.domain(), mlx5dv_, sends, completions, options);
+}
+
+// Beside the completions: PCIe does not order writes to a GPU and to the host.
+void DirectQueuePair::make_results(const Rail& rail, RingPlace place, std::size_t at) {
+  using rdma::MemoryRegion;
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
+  if (place == RingPlace::host) {
+    pages_.push_back(std::make_unique<softhca::RingMemory>(kResultsNbytes, nullptr, 0));
+    results_ = reinterpret_cast<std::uintptr_t>(pages_.back()->ring());
+    results_region_ = MemoryRegion::create(rail.domain(), pages_.back()->ring(),
+                                           pages_.back()->all().size(), kAccess);
+    return;
+  }
+  results_ = reinterpret_cast<std::uintptr_t>(on_gpu_->at(at));
+  results_region_ = software_ ? MemoryRegion::create_copied(rail.domain(), results_, kResultsNbytes,
+                                                            kAccess, on_gpu_->copier())
+                              : on_gpu_->register_part(rail.domain(), at, kResultsNbytes);
 }
 
 void DirectQueuePair::check_layout(const Rail& rail) const {
@@ -149,7 +152,7 @@ void DirectQueuePair::check_layout(const Rail& rail) const {
                          std::to_string(completions.cqe_size) + ") have an unsupported layout");
 }
 
-// A copy of the completions, each written last to first by the device, which may still be at it.
+// A copy of the completions, of which the device writes the last byte last. It may still be at it.
 std::vector<mlx5_err_cqe> DirectQueuePair::copy_completions() const {
   const mlx5dv_cq& ring = pair_->completions();
   std::vector<mlx5_err_cqe> entries(ring.cqe_cnt);

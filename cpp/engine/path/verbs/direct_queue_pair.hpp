@@ -25,8 +25,9 @@ class DirectQueuePair {
  public:
   static constexpr std::uint32_t kEntries = 512;  // waiting or outstanding, at least
 
-  // gpu: runs the kernels. Throws RouteUnavailable if the rail's device has no such rings, or
-  // cannot have them there; VerbsError, CudaError, TransferTimeout.
+  // gpu: runs the kernels. Throws RouteUnavailable if the rail's device has no such rings, or the
+  // GPU's memory is not open to adapters; VerbsError, CudaError, RegistrationError,
+  // TransferTimeout.
   DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options, const RingPlaces& places,
                   const std::shared_ptr<const gpu::Device>& gpu, const Deadline& deadline);
 
@@ -43,7 +44,7 @@ class DirectQueuePair {
   // Where the rings lie, for a route's reason: half a sentence.
   const std::string& places() const noexcept { return places_; }
   // Destination of the old values of atomics, one per block of the ring, and of a byte behind them.
-  const softhca::RingMemory& results() const noexcept { return results_; }
+  std::uint64_t results() const noexcept { return results_; }
   std::uint32_t results_key() const noexcept { return results_region_->lkey(); }
   bool software() const noexcept { return software_; }
   // Whether the adapter may write to a GPU beside its usual path (Data Direct).
@@ -52,28 +53,23 @@ class DirectQueuePair {
   std::string failure() const;
 
  private:
-  struct Wanted {
-    const Rail& rail;
-    const rdma::QueuePairOptions options;
-    const std::shared_ptr<const gpu::Device>& gpu;
-    const Deadline& deadline;
-  };
-  void make(const Wanted& wanted, RingPlaces places);
-  void make_by_provider(const Wanted& wanted);
-  void make_on_software(const Wanted& wanted, const RingPlaces& places);
-  void make_by_devx(const Wanted& wanted, const RingPlaces& places);
+  void make_on_software(const Rail& rail, const rdma::QueuePairOptions& options,
+                        const RingPlaces& places, std::size_t completions_at);
+  void make_by_devx(const Rail& rail, const rdma::QueuePairOptions& options,
+                    const RingPlaces& places, std::size_t completions_at);
+  void make_results(const Rail& rail, RingPlace place, std::size_t at);
   void check_layout(const Rail& rail) const;
   std::vector<mlx5_err_cqe> copy_completions() const;  // throws CudaError
 
   const bool software_;
   const std::shared_ptr<const driver::Mlx5dv> mlx5dv_;
   const bool has_second_path_;
-  std::unique_ptr<GpuRings> on_gpu_;  // null: none; outlives the pair
-  std::vector<std::unique_ptr<softhca::RingMemory>>
-      pages_;  // of rings that this object has laid out
+  const std::string places_;
+  // The memory outlives the pair.
+  std::unique_ptr<GpuRings> on_gpu_;                         // null: none
+  std::vector<std::unique_ptr<softhca::RingMemory>> pages_;  // of the host, for what is laid out here
   std::unique_ptr<rdma::RingPair> pair_;
-  std::string places_;
-  softhca::RingMemory results_;
+  std::uint64_t results_ = 0;
   std::shared_ptr<rdma::MemoryRegion> results_region_;
 };
 

@@ -16,7 +16,6 @@ constexpr std::size_t kChunk = 16 << 10;  // bytes of pinned host memory; a ring
 GpuRings::GpuRings(std::shared_ptr<const gpu::Device> device, std::size_t nbytes,
                    const Deadline& deadline)
     : device_(std::move(device)),
-      nbytes_(nbytes),
       buffer_(gpu::Buffer::create(device_, nbytes, deadline)),
       copier_(std::make_shared<gpu::Copier>(device_, kChunk)) {}
 
@@ -31,17 +30,40 @@ void GpuRings::fill(std::byte* to, std::size_t nbytes, std::span<const std::byte
   throw CudaError("a ring on " + device_->facts().device_name() + " could not be written", 0);
 }
 
-rdma::UmemRange GpuRings::show(std::size_t offset, std::size_t nbytes) {
+std::vector<rdma::UmemRange> GpuRings::show(std::size_t offset, std::size_t nbytes) {
   const gpu::DeviceFacts& facts = device_->facts();
   const std::uint64_t begin = buffer_->address();
+  std::vector<rdma::UmemRange> ranges;
   if (facts.dmabuf) {
-    if (!dmabuf_.fd) dmabuf_ = gpu::export_dmabuf(*device_, {begin, begin + nbytes_});
-    return {dmabuf_.offset + offset, nbytes, dmabuf_.fd.get()};
+    if (!dmabuf_.fd) dmabuf_ = gpu::export_dmabuf(*device_, {begin, begin + buffer_->nbytes()});
+    ranges.push_back({dmabuf_.offset + offset, nbytes, dmabuf_.fd.get()});
   }
-  if (!gpu::find_peermem().empty()) return {begin + offset, nbytes, -1};
+  if (!gpu::find_peermem().empty()) ranges.push_back({begin + offset, nbytes, -1});
+  if (!ranges.empty()) return ranges;
   throw RouteUnavailable("memory of " + facts.device_name() +
                          " is not open to adapters: the NVIDIA driver exports no dma-bufs (install "
                          "its open kernel modules), and nvidia-peermem is not loaded");
+}
+
+std::shared_ptr<rdma::MemoryRegion> GpuRings::register_part(
+    const std::shared_ptr<rdma::ProtectionDomain>& domain, std::size_t offset,
+    std::size_t nbytes) {
+  using rdma::MemoryRegion;
+  constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
+  std::byte* const begin = at(offset);
+  const std::vector<rdma::UmemRange> ranges = show(offset, nbytes);
+  const auto make = [&](const rdma::UmemRange& range) {
+    if (range.dmabuf < 0) return MemoryRegion::create(domain, begin, nbytes, kAccess);
+    const auto address = reinterpret_cast<std::uintptr_t>(begin);
+    return MemoryRegion::create_dmabuf(domain, {range.dmabuf, range.address, nbytes, address},
+                                       kAccess);
+  };
+  try {
+    return make(ranges.front());
+  } catch (const RegistrationError&) {
+    if (ranges.size() == 1) throw;
+    return make(ranges.back());
+  }
 }
 
 }  // namespace zerohop::engine

@@ -12,6 +12,7 @@
 #include "gpu/copier.hpp"
 #include "gpu/dmabuf.hpp"
 #include "rdma/devx.hpp"
+#include "rdma/memory_region.hpp"
 
 namespace zerohop::engine {
 
@@ -26,19 +27,23 @@ class GpuRings {
   bool contains(std::uint64_t address) const noexcept {
     return address - buffer_->address() < buffer_->nbytes();
   }
-  // At most three threads at a time may hold a lane beside those of read() and fill().
+  // For the software HCA, whose threads take one lane for each ring: there are more.
   const std::shared_ptr<gpu::Copier>& copier() const noexcept { return copier_; }
   // Both throw CudaError.
   std::vector<std::byte> read(const void* from, std::size_t nbytes) const;
   void fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const;
 
-  // That part as an adapter registers it: as a dma-buf, or by the address, which takes a kernel
-  // module (nvidia-peermem). Throws RouteUnavailable if there is neither, CudaError.
-  rdma::UmemRange show(std::size_t offset, std::size_t nbytes);
+  // That part in the ways in which an adapter may register it: as a dma-buf, and by the address,
+  // which takes a kernel module (nvidia-peermem). Throws RouteUnavailable if there is neither,
+  // CudaError.
+  std::vector<rdma::UmemRange> show(std::size_t offset, std::size_t nbytes);
+  // Likewise as a region that the adapter writes; throws RegistrationError, too.
+  std::shared_ptr<rdma::MemoryRegion> register_part(
+      const std::shared_ptr<rdma::ProtectionDomain>& domain, std::size_t offset,
+      std::size_t nbytes);
 
  private:
   const std::shared_ptr<const gpu::Device> device_;
-  const std::size_t nbytes_;  // of the rings; the buffer has whole pages of the GPU
   const std::shared_ptr<gpu::Buffer> buffer_;
   const std::shared_ptr<gpu::Copier> copier_;
   gpu::Dmabuf dmabuf_;  // of all of it, once shown

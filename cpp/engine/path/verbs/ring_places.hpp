@@ -7,15 +7,11 @@
 
 namespace zerohop::engine {
 
-enum class RingPlace : std::uint8_t {
-  automatic,  // on an adapter the GPU's memory where it reaches that, on software the host's
-  host,
-  gpu,
-};
+enum class RingPlace : std::uint8_t { host, gpu };
 
 struct RingPlaces {
-  RingPlace sends = RingPlace::automatic;
-  RingPlace completions = RingPlace::automatic;
+  RingPlace sends = RingPlace::host;
+  RingPlace completions = RingPlace::host;
 };
 
 }  // namespace zerohop::engine

@@ -65,7 +65,7 @@ class Ours(Player):
 
     def _new_queue(self, way: str, hears: str, *places: str) -> Any:
         """places: of the send queue and of the completion queue."""
-        side, (sends, completions) = self._side, places or ("auto", "auto")
+        side, (sends, completions) = self._side, places or ("host", "host")
         return side.peer.device_queue(
             side.arena,
             side.remote,
