@@ -44,7 +44,7 @@ def choose(device: str) -> str:
 
 
 def run(options: Options) -> bool:
-    """Whether no step failed; prints the page. Raises ValueError for options that cannot be."""
+    """Whether no step failed; prints the page, also before it raises KeyboardInterrupt. ValueError: options that cannot be."""
     device = choose(options.device)
     if options.peer is not None:
         _, host, port = split_address(options.peer)
@@ -59,13 +59,20 @@ def _report(options: Options, device: str, address: bytes, how: str) -> bool:
     facts = host_facts(device)
     print(f"{facts['what it is']}; {len(STEPS)} steps", file=sys.stderr)
     spec = Spec(device, address, options.quick)
+    interrupted = False
     with Runner(spec, on_result=_tell) as runner:
-        results = runner.run()
+        try:
+            runner.run()
+        except KeyboardInterrupt:
+            interrupted = True
+    results = list(runner.results.values())
     value = as_dict(facts, how, results)
-    text = json.dumps(value, indent=2)
+    text = json.dumps(value, indent=2, allow_nan=False)
     if options.json and options.json != STDOUT:
         Path(options.json).write_text(text + "\n")
     print(text if options.json == STDOUT else page(facts, how, results))
+    if interrupted:
+        raise KeyboardInterrupt
     return bool(value["good"])
 
 

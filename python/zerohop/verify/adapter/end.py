@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -40,10 +41,14 @@ class End:
         self.device = verbs.Device(name, port=port)
         self.domain = self.device.pd()
         self.array = np.zeros(2 * HALF, np.uint8)
-        self.region = self.domain.register(self.array)
         self.pairs: list[verbs.QueuePair] = []
-        self.queue = self.receives = verbs.CompletionQueue(self.device, 1)
+        self.queue: verbs.CompletionQueue
+        self.receives: verbs.CompletionQueue
         self.shared: verbs.SharedReceiveQueue | None = None
+
+    @cached_property
+    def region(self) -> verbs.MemoryRegion:
+        return self.domain.register(self.array)
 
     def memory(self) -> tuple[int, int]:
         """Address and key of the half to receive into."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from zerohop import _core
-from zerohop._core import Memory, Peer
+from zerohop._core import DeviceBoard, Memory, Peer
 from zerohop.bench.gda.kernels import Kernels
 from zerohop.bench.p2p.driver import Driver, Gpu
 from zerohop.bench.plan import PeerFailed
@@ -76,6 +76,13 @@ class GpuPair:
                 raise Impossible(str(error), "the message names what is missing") from None
         return self._memories[way]
 
+    def new_source(self) -> Memory:
+        """GPU memory of the near end, which kernels put from."""
+        return self.near.empty(NBYTES, device=NAME)
+
+    def board(self, slot: int) -> DeviceBoard:
+        return self.far.device_board(slot, device=NAME)
+
     def any_memory(self) -> Memory:
         """Registered with the device in the first way that works, or as soft0 does. Raises Impossible."""
         reasons = []
@@ -86,13 +93,15 @@ class GpuPair:
                 reasons.append(f"{way}: {why.cause}")
         raise Impossible("; ".join(reasons), "either way is enough: dma-buf, or nvidia-peermem")
 
-    def fetch(self, memory: Memory, nbytes: int = NBYTES) -> Bytes:
-        """The bytes, copied by the driver and not by the device."""
-        found = np.empty(nbytes, np.uint8)
+    def content(self, memory: Memory) -> Bytes:
+        """The bytes; of a GPU's memory copied by the driver, and not by the device."""
+        if memory.device == "cpu":
+            return np.asarray(memory)
+        found = np.empty(memory.nbytes, np.uint8)
         self.gpu.use()
         address = ctypes.c_void_p(found.ctypes.data)
         source = ctypes.c_uint64(memory.address)
-        self.gpu.driver.call("cuMemcpyDtoH_v2", address, source, ctypes.c_size_t(nbytes))
+        self.gpu.driver.call("cuMemcpyDtoH_v2", address, source, ctypes.c_size_t(found.size))
         return found
 
     def store(self, memory: Memory, content: Bytes) -> None:
@@ -104,9 +113,7 @@ class GpuPair:
         """That the pattern is there, and zeros beside."""
         wanted = np.zeros(memory.nbytes, np.uint8)
         wanted[offset : offset + nbytes] = pattern(seed, nbytes)
-        on_gpu = memory.device != "cpu"
-        found = self.fetch(memory, memory.nbytes) if on_gpu else np.asarray(memory)
-        if said := compare(found, wanted):
+        if said := compare(self.content(memory), wanted):
             raise Failed(said, "report this: bytes were lost or misplaced without an error")
 
     def run(

@@ -72,14 +72,11 @@ def mtu(setup: Setup) -> Figures:
     return figures
 
 
-@STEPS.add(
-    "create queues", "Completion queue, shared receive queue and queue pair are made.", ("open",)
-)
+@STEPS.add("create queues", "Completion queues and a queue pair are made.", ("open",))
 def create_queues(setup: Setup) -> Figures:
     near = setup.near
     near.open(1)
     own = near.pairs[0].options
-    near.open(1, 16)
     return {name: own[name] for name in ("send_depth", "receive_depth", "send_sge", "inline_bytes")}
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from zerohop._core import DeviceQueue, Memory
 from zerohop.bench.gda.suite import NO_RINGS, RINGS
-from zerohop.errors import RouteUnavailable
+from zerohop.errors import RegistrationError, RouteUnavailable
 from zerohop.verify.adapter.end import pattern
 from zerohop.verify.adapter.gpu import NAME, NBYTES, WAYS, GpuPair, find_gpu
 from zerohop.verify.adapter.setup import Setup
@@ -173,7 +173,7 @@ def gpu_notifications(setup: Setup) -> Figures:
 
     took = 0.0
     data = np.uint64(memory.address), np.uint64(BLOCK_NBYTES)
-    with pair.far.device_board(SLOT, device=NAME) as board:
+    with pair.board(SLOT) as board:
         for first in range(1, rounds + 1, BATCH):
             last = min(rounds, first + BATCH - 1)
             arguments = (board.value, np.uint32(SLOT), *data, np.uint32(first), np.uint32(last))
@@ -196,13 +196,13 @@ def gpu_notifications(setup: Setup) -> Figures:
 @contextmanager
 def _queue(pair: GpuPair) -> Iterator[tuple[Memory, DeviceQueue]]:
     """A queue that kernels drive, from GPU memory of the near end to host memory of the far one."""
-    source = pair.near.empty(NBYTES, device=NAME)
     try:
+        source = pair.new_source()
         queue = pair.peer.device_queue(source, pair.host.remote, way="direct")
-    except RouteUnavailable as error:
+    except (RouteUnavailable, RegistrationError) as error:
         raise Impossible(str(error), "the message names what is missing") from None
-    with queue:
-        yield source, queue
+    with queue as opened:
+        yield source, opened
 
 
 def _drive(pair: GpuPair, source: Memory, queue: DeviceQueue, seed: int) -> float:

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 STEPS: tuple[Step, ...] = tuple(
     step for part in (on_device, on_queues, on_engine, on_speed, on_gpu) for step in part.STEPS.all
 )
-START_S = 60.0  # for the first step of a process, which imports numpy and may start CUDA
+START_S = 60.0  # for a process, which imports NumPy
+READY = -1  # asks whether it is there
 REPORT_THIS = "report this with the whole page"
 Run = Callable[[Setup, Step], Result]
 
@@ -44,10 +45,10 @@ def perform(setup: Setup, step: Step) -> Result:
 
 
 def work(link: Link, spec: Spec, steps: Sequence[Step]) -> None:
-    """The process: each order is the number of a step, or None for the end."""
+    """The process: each order is the number of a step, READY, or None for the end."""
     setup = Setup(spec)
     while (number := link.order()) is not None:
-        link.answer(perform(setup, steps[number]))
+        link.answer(perform(setup, steps[number]) if number != READY else None)
     with suppress(Error):
         setup.close()
 
@@ -74,7 +75,7 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self._process.close()
 
-    def run(self) -> list[Result]:
+    def run(self) -> None:
         for number, step in enumerate(self._steps):
             result = self._missing(step) or self._ask(number, step)
             self.results[step.name] = result
@@ -83,7 +84,6 @@ class Runner:
             with suppress(RankFailed):
                 self._ranks.tell(None)
                 self._ranks.results()
-        return list(self.results.values())
 
     def _missing(self, step: Step) -> Result | None:
         """The result of a step that stands on one that did not pass."""
@@ -98,13 +98,12 @@ class Runner:
 
     def _ask(self, number: int, step: Step) -> Result:
         begin = time.perf_counter()
-        seconds = step.seconds
-        if self._ranks is None:
-            seconds += START_S
-            started = Ranks(work, 1, self._spec, self._steps)
-            self._ranks = self._process.enter_context(started)
         try:
-            [result] = self._ranks.ask(number, seconds)
+            if self._ranks is None:
+                started = Ranks(work, 1, self._spec, self._steps)
+                self._ranks = self._process.enter_context(started)
+                self._ranks.ask(READY, START_S)
+            [result] = self._ranks.ask(number, step.seconds)
         except RankFailed as failure:
             self._process.close()
             self._ranks = None

@@ -39,9 +39,7 @@ class Setup:
     @property
     def far(self) -> Far:
         if self._far is not None and self._far.broken:
-            self._far.close()
-            self._far = None
-            self.__dict__.pop("engine", None)
+            self._leave()
         if self._far is None:
             self._far = Far(self.spec.address)
         return self._far
@@ -74,9 +72,16 @@ class Setup:
         return GpuPair(self.spec.device)
 
     def close(self) -> None:
-        for name in ("gpu", "engine"):
-            made: Any = self.__dict__.pop(name, None)
-            if made is not None:
-                made.close()
+        if "gpu" in self.__dict__:
+            self.gpu.close()
+        self._leave()
+
+    def _leave(self) -> None:
+        """The far end, and what was connected with it."""
+        if "engine" in self.__dict__:
+            self.engine.close()
+        for name in ("engine", "peer"):
+            self.__dict__.pop(name, None)
         if self._far is not None:
             self._far.close()
+            self._far = None
