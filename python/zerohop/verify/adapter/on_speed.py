@@ -19,7 +19,6 @@ from zerohop.verify.adapter.step import Failed, Figures, Impossible, NotRun, Ste
 STEPS = Steps()
 SMALL_NBYTES, LARGE_NBYTES = 8, 1 << 20
 FEW, MOST = 20, 20_000
-HALF_TRIPS = 200
 BOUND_S = 15.0  # of each loop
 SECONDS, QUICK_SECONDS = 0.5, 0.1  # of each figure, about
 RUNS = {"ib_write_lat": "latency", "ib_write_bw": "bandwidth", "ib_read_bw": "bandwidth"}
@@ -38,10 +37,7 @@ def latency(setup: Setup) -> Figures:
     for operation, operands in operations.items():
         request = verbs.SendRequest(operation, near.region[:8], remote=place, **operands)
         figures[f"{operation}_8_B_us"] = _us(_latencies(near, request, seconds))
-    setup.far.start("ping_pong", near.memory(), SMALL_NBYTES, HALF_TRIPS, False, BOUND_S)
-    taken = near.ping_pong(place, SMALL_NBYTES, HALF_TRIPS, True, BOUND_S)
-    setup.far.finish(seconds=BOUND_S)
-    figures["write_8_B_half_trip_us"] = _us(taken)
+    figures["write_8_B_half_trip_us"] = _us(_half_trips(setup, near, place, seconds))
     return figures
 
 
@@ -104,6 +100,19 @@ def _seconds(setup: Setup) -> float:
 def _latencies(near: End, request: verbs.SendRequest, seconds: float) -> list[float]:
     def run(times: int) -> tuple[float, list[float]]:
         taken = _core.bench_verbs_latency(near.pairs[0], near.queue, request, times, BOUND_S)
+        return float(np.mean(taken)), taken
+
+    return lasting(run, FEW, MOST, seconds)
+
+
+def _half_trips(setup: Setup, near: End, place: tuple[int, int], seconds: float) -> list[float]:
+    """Of writes that both ends poll for."""
+    here = near.memory()
+
+    def run(times: int) -> tuple[float, list[float]]:
+        setup.far.start("ping_pong", here, SMALL_NBYTES, times, False, BOUND_S)
+        taken = near.ping_pong(place, SMALL_NBYTES, times, True, BOUND_S)
+        setup.far.finish(seconds=BOUND_S)
         return float(np.mean(taken)), taken
 
     return lasting(run, FEW, MOST, seconds)
