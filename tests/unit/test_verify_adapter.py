@@ -62,7 +62,7 @@ def test_on_soft0_all_but_the_gpu_is_verified(tmp_path):
     page = done.stdout.splitlines()
     assert len(page) <= report.MOST_LINES
     assert max(map(len, page)) <= report.WIDTH
-    assert page[0].startswith("zerohop verify --adapter: 19 pass, 0 fail, ")
+    assert page[0].startswith("report of zerohop verify --adapter: 19 pass, 0 fail, ")
     assert page[1] == value["facts"]["what it is"]
 
 

@@ -51,7 +51,7 @@ def _head(facts: Mapping[str, str], how: str, results: Sequence[Result]) -> list
         f"zerohop {facts['zerohop']}, Python {facts['python']}, {facts['machine']}, {facts['host']}"
     )
     return [
-        f"zerohop verify --adapter: {', '.join(counts)}",
+        f"report of zerohop verify --adapter: {', '.join(counts)}",
         facts["what it is"],
         f"device {facts['device']}: {driver}",
         versions,
