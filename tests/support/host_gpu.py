@@ -2,7 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -26,14 +26,20 @@ class HostPeer:
         assert require in ("", "gpudirect")
         return self._peer.read(*arrays)
 
-    @contextmanager
-    def device_queue(self, local: zh.Memory, remote: zh.RemoteMemory, way: str) -> Iterator[Any]:
+    def device_queue(
+        self,
+        local: zh.Memory,
+        remote: zh.RemoteMemory,
+        way: str,
+        send_queue: str = "host",
+        completion_queue: str = "host",
+    ) -> Any:
+        """send_queue and completion_queue: only the first can lie on the GPU."""
         assert way == "direct"
-        yield SimpleNamespace(
-            value=SimpleNamespace(peer=self._peer, local=local, remote=remote),
-            way=way,
-            route="made up",
-        )
+        if completion_queue == "gpu":
+            raise zh.RouteUnavailable("completions do not reach it")
+        value = SimpleNamespace(peer=self._peer, local=local, remote=remote)
+        return nullcontext(SimpleNamespace(value=value, way=way, route="made up"))
 
 
 class HostGpu(GpuPair):

@@ -5,9 +5,11 @@ import signal
 import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 import zerohop as zh
 from click.testing import CliRunner, Result
@@ -16,10 +18,11 @@ from support.nvcc import compiles
 from support.patience import patient
 from zerohop.cli import main
 from zerohop.verify.adapter import channel, facts, gpu, report
+from zerohop.verify.adapter.engine_end import NAME, EngineEnd, Notifier
 from zerohop.verify.adapter.far import Far, Listener
 from zerohop.verify.adapter.runner import STEPS, Runner
 from zerohop.verify.adapter.setup import Spec
-from zerohop.verify.adapter.step import FAIL, PASS
+from zerohop.verify.adapter.step import FAIL, PASS, Failed
 from zerohop.verify.adapter.step import Result as StepResult
 
 QUICK = ["verify", "--adapter", "soft0", "--quick"]
@@ -202,7 +205,7 @@ def test_wrong_usage_is_reported():
 
 def test_a_page_of_failures_alone_is_a_page_still():
     said = {"what it is": "x", "device": "d", "driver": "y", "kernel": "k"}
-    said |= {"zerohop": "0", "python": "3", "machine": "m", "host": "h"}
+    said |= {"zerohop": "0", "python": "3", "machine": "m", "time": "t"}
     results = [
         StepResult(step.name, step.proves, FAIL, "because " * 60, "do " * 60) for step in STEPS
     ]
@@ -254,3 +257,49 @@ def test_the_driver_is_named_with_its_version(tmp_path):
 def test_its_kernels_are_compiled(tmp_path, architecture):
     assert Path(gpu.SOURCE).exists()
     compiles(gpu.SOURCE, architecture, tmp_path)
+
+
+@pytest.mark.timeout(patient(60))
+def test_bytes_that_the_device_alters_fail_the_step_that_compares_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("ZEROHOP_FAULTS", "seed=2,alter=1")  # of Endpoints alone
+    done = invoke("--json", str(tmp_path / "report.json"))
+    assert done.exit_code == 1, done.output
+    value = json.loads((tmp_path / "report.json").read_text())
+    assert [name for name, what in outcomes(value).items() if what == "fail"] == ["endpoints"]
+    [cause] = [step["cause"] for step in value["steps"] if step["name"] == "endpoints"]
+    assert "bytes differ, first byte " in cause
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "words"), [("data", "was seen before its data"), ("value", "had the value 6")]
+)
+def test_a_notification_without_its_data_is_found(monkeypatch, spoiled, words):
+    near, far = EngineEnd("soft0"), EngineEnd("soft0")
+    try:
+        peer = near.endpoint.connect(far.endpoint.address)
+        notifier = Notifier(near, peer, peer.lookup(NAME))
+        if spoiled == "data":
+            notifier._blocks[5] = np.zeros(16, np.uint32)  # is filled, and not written
+        else:
+            monkeypatch.setattr(far, "endpoint", Skipping(far.endpoint))
+        with ThreadPoolExecutor(1) as threads:
+            heard = threads.submit(far.hear, 20, 10.0)
+            notifier.notify(20, 10.0)
+            with pytest.raises(Failed, match=words):
+                heard.result(20)
+    finally:
+        near.close()
+        far.close()
+
+
+class Skipping:
+    """An Endpoint that takes the sixth notification for the fifth."""
+
+    def __init__(self, endpoint: zh.Endpoint) -> None:
+        self._endpoint = endpoint
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._endpoint, name)
+
+    def wait_notify(self, slot: int, timeout: float) -> int:
+        return self._endpoint.wait_notify(6 if slot == 5 else slot, timeout)

@@ -120,7 +120,7 @@ def _parse_bytes(context: click.Context, option: click.Parameter, text: str) -> 
     metavar="DEVICE[:PORT]",
     help="With --adapter: the other end is this device, or port, of this host.",
 )
-@click.option("--quick", is_flag=True, help="With --adapter: a minute instead of five.")
+@click.option("--quick", is_flag=True, help="With --adapter: shorter loops.")
 @click.pass_context
 def verify(context: click.Context, /, **options: Any) -> None:
     """Test memory and the routes to it, like a memory tester: write patterns, read them back and compare.

@@ -55,19 +55,6 @@ TABLES = (
     listed("time until an entry is done, one of many", "done", ENTRIES),
 )
 
-# Send queue / completion queue of a kernel's queue pair: the memory in which each of them lies.
-RINGS = ("CPU / CPU", "CPU / GPU", "GPU / CPU", "GPU / GPU")
-_NO_RINGS = (
-    "not available: queue pairs are made by libibverbs, whose providers allocate rings in host memory; "
-    "and soft0, a thread of the CPU, "
-)
-_READS = "reads entries by plain loads, which do not reach a GPU's memory"
-_WRITES = "writes completions by plain stores, which do not reach a GPU's memory"
-NO_RINGS = {
-    RINGS[1]: _NO_RINGS + _WRITES,
-    RINGS[2]: _NO_RINGS + _READS,
-    RINGS[3]: f"{_NO_RINGS}{_READS}, and {_WRITES}",
-}
 
 PUT_NOTIFY = Of("put_notify", "one_way")
 ONE, MANY = ({way: Of(f"entries_{way}_{n}", "posted") for way in RING_WAYS} for n in (1, 32))
@@ -139,4 +126,15 @@ def rings(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, str]:
     figure = "not measured: there is no figure of the way direct"
     if taken is not None:
         figure = f"{human_seconds(taken)} one way of 8 B by {facts.get('device', 'no device')}"
-    return {RINGS[0]: figure, **NO_RINGS}
+    why = (
+        "not available: queue pairs are made by libibverbs, whose providers allocate rings in host memory; "
+        "and soft0, a thread of the CPU, "
+    )
+    reads = "reads entries by plain loads, which do not reach a GPU's memory"
+    writes = "writes completions by plain stores, which do not reach a GPU's memory"
+    return {
+        "CPU / CPU": figure,
+        "CPU / GPU": why + writes,
+        "GPU / CPU": why + reads,
+        "GPU / GPU": f"{why}{reads}, and {writes}",
+    }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
+from datetime import datetime, timezone
 from pathlib import Path
 
 from zerohop import __version__
@@ -53,6 +54,7 @@ def host_facts(device: str, root: Path = Path("/")) -> Mapping[str, str]:
         "python": platform.python_version(),
         "zerohop": __version__,
         "host": platform.node(),
+        "time": datetime.now(timezone.utc).isoformat(" ", "seconds"),
     }
 
 

@@ -161,11 +161,10 @@ class Listener:
                 return
             try:
                 channel = accept(connection, self._secret)
+                self._session.close()
+                self._session.enter_context(Ranks(serve, 1, channel, self._device))
             except (Error, OSError):
-                connection.close()  # a stranger
-                continue
-            self._session.close()
-            self._session.enter_context(Ranks(serve, 1, channel, self._device))
+                pass  # a stranger, or there is no room for a process: the near end sees the end
             connection.close()
 
 

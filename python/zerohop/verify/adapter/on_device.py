@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from zerohop import verbs
-from zerohop.doctor.rdma import LARGEST_MTU, NETDEV_MTU, bring_up
+from zerohop.doctor.rdma import IWARP, LARGEST_MTU, NETDEV_MTU, bring_up
 from zerohop.topology import Port, RdmaDevice, topology
 from zerohop.verify.adapter.setup import Setup
 from zerohop.verify.adapter.step import Failed, Figures, Steps
@@ -100,6 +100,11 @@ def register(setup: Setup) -> Figures:
     unlimited = limit == resource.RLIM_INFINITY
     figures["locked_memory_limit"] = "unlimited" if unlimited else f"{limit >> 10} KiB"
     return figures
+
+
+def is_iwarp(device: verbs.Device) -> bool:
+    known = _port_in_sys(device)
+    return known is not None and known[0].node_type == IWARP
 
 
 def _port_in_sys(device: verbs.Device) -> tuple[RdmaDevice, Port] | None:

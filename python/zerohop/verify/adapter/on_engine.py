@@ -22,7 +22,7 @@ SECONDS, QUICK_SECONDS = 90.0, 5.0  # at most, for as many rounds as fit
 @STEPS.add(
     "endpoints",
     "Two Endpoints connect on the device; a write with a notification and a read bring every byte, by the route `host`.",
-    needs=("write and read", "immediate"),
+    needs=("port", "gid", "register"),
 )
 def endpoints(setup: Setup) -> Figures:
     begin = time.perf_counter()

@@ -6,15 +6,15 @@ All of them loop back on this host: what they prove is between this host's GPU a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
 
 from zerohop._core import DeviceQueue, Memory
-from zerohop.bench.gda.suite import NO_RINGS, RINGS
 from zerohop.errors import RegistrationError, RouteUnavailable
 from zerohop.verify.adapter.end import pattern
 from zerohop.verify.adapter.gpu import NAME, NBYTES, WAYS, GpuPair, find_gpu
@@ -31,6 +31,7 @@ ROUNDS, QUICK_ROUNDS = 1_000_000, 10_000
 BATCH = 20_000  # rounds of one launch, which has a bound
 PIECE_NBYTES = 64 << 10
 WAIT_S = 5.0
+RINGS, PLACES = ("send_queue", "completion_queue"), ("host", "gpu")  # keywords of device_queue()
 DATA = "report this: data was seen after what follows it"
 
 
@@ -194,15 +195,26 @@ def gpu_notifications(setup: Setup) -> Figures:
 
 
 @contextmanager
-def _queue(pair: GpuPair) -> Iterator[tuple[Memory, DeviceQueue]]:
-    """A queue that kernels drive, from GPU memory of the near end to host memory of the far one."""
+def _queue(pair: GpuPair, **places: str) -> Iterator[tuple[Memory, DeviceQueue]]:
+    """A queue that kernels drive, from GPU memory of the near end to host memory of the far one. places: of its rings."""
     try:
         source = pair.new_source()
-        queue = pair.peer.device_queue(source, pair.host.remote, way="direct")
+        queue = pair.peer.device_queue(
+            source, pair.host.remote, way="direct", **_placed(pair, places)
+        )
     except (RouteUnavailable, RegistrationError) as error:
         raise Impossible(str(error), "the message names what is missing") from None
     with queue as opened:
         yield source, opened
+
+
+def _placed(pair: GpuPair, places: Mapping[str, str]) -> Mapping[str, Any]:
+    """The keywords for them, where device_queue() has such. Raises Impossible."""
+    if all(ring in (pair.peer.device_queue.__doc__ or "") for ring in places):
+        return places
+    if "gpu" in places.values():
+        raise Impossible("this version of zerohop makes both rings in host memory")
+    return {}
 
 
 def _drive(pair: GpuPair, source: Memory, queue: DeviceQueue, seed: int) -> float:
@@ -264,11 +276,21 @@ def reopened(setup: Setup) -> Figures:
 
 @STEPS.add(
     "placements",
-    "Which of the rings of a kernel's queue pair can lie in the memory of the CPU or the GPU.",
+    "Which of the rings of a kernel's queue pair can lie in the memory of the CPU (host) or the GPU.",
     ("uar",),
+    120.0,
 )
 def placements(setup: Setup) -> Figures:
-    """Send queue / completion queue."""
-    with _queue(setup.gpu) as (_, queue):
-        cells: dict[str, Any] = {RINGS[0]: f"works, way {queue.way}"}
-    return {**cells, **NO_RINGS}
+    """By send queue / completion queue: what was driven, or why it cannot be had."""
+    cells = {}
+    for number, places in enumerate(product(PLACES, PLACES)):
+        try:
+            with _queue(setup.gpu, **dict(zip(RINGS, places, strict=True))) as (source, queue):
+                _drive(setup.gpu, source, queue, 430 + number)
+            said = "works"
+        except Impossible as why:
+            said = f"not to be had: {why.cause}"
+        cells[" / ".join(places)] = said
+    if "works" not in cells.values():
+        raise Impossible("; ".join(f"{cell}: {said}" for cell, said in cells.items()))
+    return cells

@@ -9,6 +9,7 @@ from typing import Any
 
 from zerohop import verbs
 from zerohop.verify.adapter.end import CHUNK_NBYTES, HALF, WAIT_S, End, pattern
+from zerohop.verify.adapter.on_device import is_iwarp
 from zerohop.verify.adapter.setup import Setup
 from zerohop.verify.adapter.step import Failed, Figures, Impossible, Steps
 
@@ -41,6 +42,9 @@ def expect(what: str, found: object, wanted: object) -> None:
     needs=("port", "gid", "create queues"),
 )
 def states(setup: Setup) -> Figures:
+    if is_iwarp(setup.device):
+        remedy = "see the step endpoints, by the engine, which connects in that way"
+        raise Impossible("the device is iWARP, whose queue pairs rdma_cm connects", remedy)
     near, far = setup.near, setup.far
     [theirs] = far.open(1)
     near.open(1)

@@ -48,7 +48,7 @@ def _head(facts: Mapping[str, str], how: str, results: Sequence[Result]) -> list
     firmware = opened.get("fw_ver", "unknown")
     driver = f"driver {facts['driver']}, firmware {firmware}, kernel {facts['kernel']}"
     versions = (
-        f"zerohop {facts['zerohop']}, Python {facts['python']}, {facts['machine']}, {facts['host']}"
+        f"zerohop {facts['zerohop']}, Python {facts['python']}, {facts['machine']}, {facts['time']}"
     )
     return [
         f"report of zerohop verify --adapter: {', '.join(counts)}",
