@@ -63,10 +63,30 @@ gda::WantedWay demand_way(const std::string& word) {
   throw py::value_error("way must be 'auto', 'mapped', 'direct' or 'proxy', not '" + word + "'");
 }
 
+engine::RingPlace demand_place(const char* ring, const std::string& word, gda::WantedWay way) {
+  using enum engine::RingPlace;
+  if (word == "auto") return automatic;
+  const std::string name(ring);
+  if (word != "host" && word != "gpu") {
+    throw py::value_error(name + " must be 'auto', 'host' or 'gpu', not '" + word + "'");
+  }
+  if (way != gda::WantedWay::direct) {
+    throw py::value_error(name + "= places a ring of a queue pair, which way=\"direct\" has alone");
+  }
+  return word == "gpu" ? gpu : host;
+}
+
 QueueHandle device_queue(const PeerHandle& self, py::handle local, Shown<RemoteMemory> remote,
-                         const std::string& hears, const std::string& way, Timeout timeout) {
+                         const std::string& hears, const std::string& way,
+                         const std::string& send_queue, const std::string& completion_queue,
+                         Timeout timeout) {
+  const gda::WantedWay wanted = demand_way(way);
   const gda::DeviceQueue::Options options{
-      .hearers = demand_hearers(hears), .way = demand_way(way), .timeout = timeout.seconds};
+      .hearers = demand_hearers(hears),
+      .way = wanted,
+      .places = {.sends = demand_place("send_queue", send_queue, wanted),
+                 .completions = demand_place("completion_queue", completion_queue, wanted)},
+      .timeout = timeout.seconds};
   const RemoteMemory& theirs = demand_remote(remote.object, "remote", local);
   const LocalArray memory(*self.endpoint, local);
   return {self.endpoint, waiting(*self.endpoint, timeout.seconds, [&](const Deadline& deadline) {
@@ -155,7 +175,8 @@ Slots of this Endpoint's board, for kernels to wait on: made by ``Endpoint.devic
 
   auto peer = py::reinterpret_borrow<PeerClass>(m.attr("Peer"));
   peer.def("device_queue", &device_queue, py::arg("local"), py::arg("remote"), py::kw_only(),
-           py::arg("hears") = "both", py::arg("way") = "auto", py::arg("timeout") = py::none(), R"(
+           py::arg("hears") = "both", py::arg("way") = "auto", py::arg("send_queue") = "auto",
+           py::arg("completion_queue") = "auto", py::arg("timeout") = py::none(), R"(
 Lets kernels of `local`'s GPU put, get and notify on their own. Both arrays are contiguous, and the local one
 lies on a GPU. The ways (``DeviceQueue.way`` and ``.route`` show which one is used, and why not another):
 
@@ -166,15 +187,19 @@ lies on a GPU. The ways (``DeviceQueue.way`` and ``.route`` show which one is us
   thread of this process executes them like the Peer's other transfers through devices. The thread polls the
   ring continuously while there is work, and every millisecond after a second without any.
 - ``"direct"``, only on request: kernels write entries into the send queue of their own queue pair, ring its
-  doorbell and poll its completions themselves (GPU-initiated RDMA). Works with ``soft0``; code for mlx5
-  adapters with `remote` in host memory exists, but is not verified on any. The device must reach both arrays.
-  For an adapter's doorbell the driver needs ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
+  doorbell and poll its completions themselves (GPU-initiated RDMA). Works with ``soft0``; on mlx5 adapters it
+  is verified in simulation alone. The device must reach both arrays. For an adapter's doorbell the driver needs
+  ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
 - ``"auto"`` (default): ``"mapped"``, else ``"proxy"``.
 
 hears: who receives notifications that kernels put through mapped memory: the peer's kernels and streams
 (``"gpu"``), its ``wait_notify`` (``"cpu"``), or ``"both"``, which costs a kernel that notifies repeatedly half
 a microsecond more each time. Those notifications wake nobody, nor do a direct queue's: a CPU that sleeps in
 wait_notify polls every millisecond. By the other ways both receive them.
+
+send_queue, completion_queue: where these rings of a direct queue lie: in host memory (``"host"``) or in that
+of `local`'s GPU (``"gpu"``). ``"auto"`` (default): on an mlx5 adapter the GPU, or the host if the adapter cannot
+have both there; with soft0, which reads and writes a GPU's memory by copies, the host.
 
 timeout: bound in seconds of this call, and default bound of a kernel's calls (default: the Endpoint's). Raises
 RouteUnavailable, ValueError (unsuitable arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.)");

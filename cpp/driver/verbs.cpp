@@ -32,6 +32,7 @@ const char* fill_required(Verbs& verbs, const DynamicLibrary& library) {
 void fill_optional(Verbs& verbs, const DynamicLibrary& library) {
 #define ZEROHOP_VERBS_FILL(member, symbol, version) fill(verbs.member, library, #symbol, version);
   ZEROHOP_VERBS_OPTIONAL(ZEROHOP_VERBS_FILL)
+  ZEROHOP_VERBS_OF_ADAPTERS(ZEROHOP_VERBS_FILL)
 #undef ZEROHOP_VERBS_FILL
 }
 

@@ -52,12 +52,18 @@ namespace zerohop::driver {
   X(reg_mr_iova2, ibv_reg_mr_iova2, "IBVERBS_1.8")         \
   X(reg_dmabuf_mr, ibv_reg_dmabuf_mr, "IBVERBS_1.12")
 
+// What only queue pairs made by DEVX need. The software HCA has no address handles.
+#define ZEROHOP_VERBS_OF_ADAPTERS(X)         \
+  X(create_ah, ibv_create_ah, "IBVERBS_1.1") \
+  X(destroy_ah, ibv_destroy_ah, "IBVERBS_1.1")
+
 struct Verbs {
   std::string provider;  // "libibverbs" or "softhca": for messages only, never for decisions
 
 #define ZEROHOP_VERBS_MEMBER(member, symbol, version) decltype(&::symbol) member = nullptr;
   ZEROHOP_VERBS_REQUIRED(ZEROHOP_VERBS_MEMBER)
   ZEROHOP_VERBS_OPTIONAL(ZEROHOP_VERBS_MEMBER)
+  ZEROHOP_VERBS_OF_ADAPTERS(ZEROHOP_VERBS_MEMBER)
 #undef ZEROHOP_VERBS_MEMBER
 
   // These two are macros in <infiniband/verbs.h>, so their members spell out the symbol's type. The

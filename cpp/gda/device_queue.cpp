@@ -22,7 +22,7 @@ struct Shared {
 
 OpenedWay open(const QueueArrays& arrays, const DeviceQueue::Options& options,
                const Deadline& deadline) {
-  if (options.way == WantedWay::direct) return open_direct(arrays, options.timeout, deadline);
+  if (options.way == WantedWay::direct) return open_direct(arrays, options, deadline);
   std::string not_mapped;
   if (options.way != WantedWay::proxy) {
     try {

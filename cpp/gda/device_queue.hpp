@@ -12,11 +12,7 @@ namespace zerohop::gda {
 
 class DeviceQueue {
  public:
-  struct Options {
-    engine::Hearers hearers = engine::Hearers::both;  // for mapped memory
-    WantedWay way = WantedWay::automatic;
-    std::optional<double> timeout{};  // seconds; empty: the Endpoint's default
-  };
+  using Options = QueueOptions;
   // Throws RouteUnavailable (no way, or not the wanted one), std::invalid_argument (unsuitable
   // arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.
   DeviceQueue(const QueueArrays& arrays, const Options& options, const Deadline& deadline);

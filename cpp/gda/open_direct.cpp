@@ -35,6 +35,7 @@ void map_rings(OpenedWay& opened, const Deadline& deadline) {
   constexpr std::uint64_t kBlock = device::mlx5::kBlockBytes;
   device::SendRing& ring = opened.ring->ring;
   const auto map = [&](std::uint64_t begin, std::uint64_t nbytes, gpu::PageUse use) {
+    if (opened.direct->on_gpu(begin)) return;  // that of the GPU that runs the kernels
     map_pages(opened, opened.direct, {begin, begin + nbytes}, use, deadline);
   };
   map(ring.entries, ring.blocks * kBlock, gpu::PageUse::write);
@@ -48,23 +49,25 @@ void map_rings(OpenedWay& opened, const Deadline& deadline) {
   if (!memory) ring.doorbell = gpu::address_on(*opened.device, ring.doorbell);
 }
 
-std::shared_ptr<const engine::Route> direct_route(const engine::Route& by_device) {
+std::shared_ptr<const engine::Route> direct_route(const engine::Route& by_device,
+                                                  const engine::DirectQueuePair& pair) {
   engine::Route route = by_device;
   route.reason = "kernels write the entries of a queue pair of " + by_device.device +
-                 " and ring its doorbell by themselves: " + by_device.reason;
+                 " and ring its doorbell by themselves (" + pair.places() +
+                 "): " + by_device.reason;
   return std::make_shared<const engine::Route>(std::move(route));
 }
 
 }  // namespace
 
-OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,
+OpenedWay open_direct(const QueueArrays& arrays, const QueueOptions& options,
                       const Deadline& deadline) {
   check_on_gpu(arrays.local);
   engine::DirectReach reach =
-      arrays.peer->kernels().direct({&arrays.local, &arrays.remote}, deadline);
+      arrays.peer->kernels().direct({&arrays.local, &arrays.remote}, options.places, deadline);
   OpenedWay opened{.queue = make_ring_queue(arrays, reach.entries),
                    .ring = describe(reach),
-                   .route = direct_route(*reach.entries.route),
+                   .route = direct_route(*reach.entries.route, *reach.queue_pair),
                    .device = reach.entries.local->device,
                    .direct = reach.queue_pair};
   opened.queue.notes = reach.slots;
@@ -72,7 +75,7 @@ OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& ti
   const gpu::WriteOrder order = gpu::write_order(opened.device->facts(), two_paths);
   opened.ring->dumps = order != gpu::WriteOrder::kept ? 1 : 0;
   opened.ring->patience =
-      static_cast<std::uint64_t>(timeout.value_or(arrays.endpoint.timeout()) * 1e9);
+      static_cast<std::uint64_t>(options.timeout.value_or(arrays.endpoint.timeout()) * 1e9);
   opened.kept = {reach.target, reach.queue_pair, reach.entries.local};
   map_rings(opened, deadline);
   return opened;

@@ -18,6 +18,14 @@ namespace zerohop::gda {
 // automatic: mapped memory if available, else the proxy.
 enum class WantedWay { automatic, mapped, direct, proxy };
 
+// What the program asks for.
+struct QueueOptions {
+  engine::Hearers hearers = engine::Hearers::both;  // for mapped memory
+  WantedWay way = WantedWay::automatic;
+  engine::RingPlaces places{};      // for a direct queue
+  std::optional<double> timeout{};  // seconds; empty: the Endpoint's default
+};
+
 struct QueueArrays {
   engine::Endpoint& endpoint;
   const std::shared_ptr<engine::Peer>& peer;
@@ -38,7 +46,7 @@ struct OpenedWay {
 // These throw what those of KernelAccess throw, CudaError, RegistrationError.
 OpenedWay open_mapped(const QueueArrays& arrays, engine::Hearers hearers,
                       const std::optional<double>& timeout);
-OpenedWay open_direct(const QueueArrays& arrays, const std::optional<double>& timeout,
+OpenedWay open_direct(const QueueArrays& arrays, const QueueOptions& options,
                       const Deadline& deadline);
 OpenedWay open_proxy(const QueueArrays& arrays, const std::optional<double>& timeout,
                      const std::string& not_mapped, const Deadline& deadline);

@@ -115,7 +115,7 @@ std::vector<driver::CudaMemoryAccess> accesses_to(const Device& device) {
 
 struct Buffer::Mapping {
   // The caller has made the device current.
-  Mapping(std::shared_ptr<Device> d, std::uint64_t wanted, const Deadline& deadline)
+  Mapping(std::shared_ptr<const Device> d, std::uint64_t wanted, const Deadline& deadline)
       : device(std::move(d)),
         properties(properties_on(*device)),
         nbytes(round_up(*device, wanted, properties)),
@@ -134,7 +134,7 @@ struct Buffer::Mapping {
     zero_memory(*device, extent, std::to_string(nbytes) + " bytes", deadline);
   }
 
-  const std::shared_ptr<Device> device;
+  const std::shared_ptr<const Device> device;
   const driver::CudaMemoryProperties properties;
   const std::uint64_t nbytes;  // rounded up to whole pages
   const PhysicalMemory physical;
@@ -142,7 +142,7 @@ struct Buffer::Mapping {
   const MappedMemory mapped;
 };
 
-std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<Device> device, std::uint64_t nbytes,
+std::shared_ptr<Buffer> Buffer::create(std::shared_ptr<const Device> device, std::uint64_t nbytes,
                                        const Deadline& deadline) {
   if (nbytes == 0) return std::shared_ptr<Buffer>(new Buffer(0, nullptr));
   const DeviceGuard guard(*device);
@@ -168,7 +168,7 @@ Buffer::~Buffer() {
   // The caller must not wait for the GPU: it may be the thread that answers peers, and a kernel may
   // be waiting for what that thread delivers.
   run_when_idle(mapping->device, [mapping]() noexcept {
-    const std::shared_ptr<Device> device = mapping->device;
+    const std::shared_ptr<const Device> device = mapping->device;
     delete mapping;
     --buffers_going;
   });

@@ -16,7 +16,7 @@ class Buffer {
   // this process that can reach the device. With nbytes 0 nothing is mapped and the address is 0.
   // Throws CudaError, and TransferTimeout when other work keeps the GPU from zeroing it until
   // `deadline`.
-  static std::shared_ptr<Buffer> create(std::shared_ptr<Device> device, std::uint64_t nbytes,
+  static std::shared_ptr<Buffer> create(std::shared_ptr<const Device> device, std::uint64_t nbytes,
                                         const Deadline& deadline);
   // Returns at once. The memory is freed when the GPU has finished its work so far: the program's
   // kernels may still use it.

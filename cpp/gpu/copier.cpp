@@ -68,7 +68,7 @@ class Copier::Lane final : public driver::CopyLane {
   bool hung_ = false;
 };
 
-Copier::Copier(std::shared_ptr<Device> device, std::size_t chunk_nbytes)
+Copier::Copier(std::shared_ptr<const Device> device, std::size_t chunk_nbytes)
     : device_(std::move(device)), generation_(fork_generation()) {
   const DeviceGuard guard(*device_);
   for (unsigned i = 0; i < kLanes; ++i) {

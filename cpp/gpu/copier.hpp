@@ -16,7 +16,7 @@ class Copier final : public driver::Copier {
   static constexpr unsigned kLanes = 4;
 
   // Pins kLanes * CopyLane::kChunks * chunk_nbytes of host memory. Throws CudaError.
-  Copier(std::shared_ptr<Device> device, std::size_t chunk_nbytes);
+  Copier(std::shared_ptr<const Device> device, std::size_t chunk_nbytes);
   ~Copier() override;
   Copier(const Copier&) = delete;
   Copier& operator=(const Copier&) = delete;
@@ -28,7 +28,7 @@ class Copier final : public driver::Copier {
  private:
   class Lane;
 
-  const std::shared_ptr<Device> device_;
+  const std::shared_ptr<const Device> device_;
   const unsigned generation_;  // of the process (fork)
   std::vector<std::unique_ptr<Lane>> lanes_;
   Mutex<Rank::copier_lanes> mutex_;  // a leaf; guards free_

@@ -101,23 +101,30 @@ QueuePair::QueuePair(std::shared_ptr<ProtectionDomain> domain,
       shared_(std::move(shared)),
       handle_(std::move(handle)),
       options_(options),
-      psn_(random_u32() & kPsnMask) {}
+      psn_(random_psn()) {}
 
 void QueuePair::Destroy::operator()(ibv_qp* qp) const noexcept {
   if (is_this_process()) driver::report_errno(verbs->destroy_qp(qp), "ibv_destroy_qp");
 }
 
-QueuePairAddress QueuePair::address() const {
-  const ibv_port_attr port = device().port_attributes();
-  const ibv_device_attr& limits = device().attributes();
-  const std::uint8_t most_reads = options_.rd_atomic;
-  return {.number = number(),
-          .psn = psn_,
-          .gid = device().gid().value,
+std::uint32_t random_psn() { return random_u32() & kPsnMask; }
+
+QueuePairAddress address_of(const Device& device, const QueuePairOptions& options,
+                            std::uint32_t number, std::uint32_t psn) {
+  const ibv_port_attr port = device.port_attributes();
+  const ibv_device_attr& limits = device.attributes();
+  const std::uint8_t most_reads = options.rd_atomic;
+  return {.number = number,
+          .psn = psn,
+          .gid = device.gid().value,
           .lid = port.lid,
-          .mtu = std::min(options_.mtu, static_cast<std::uint8_t>(port.active_mtu)),
+          .mtu = std::min(options.mtu, static_cast<std::uint8_t>(port.active_mtu)),
           .reads_in = std::min(most_reads, as_byte(limits.max_qp_rd_atom)),
           .reads_out = std::min(most_reads, as_byte(limits.max_qp_init_rd_atom))};
+}
+
+QueuePairAddress QueuePair::address() const {
+  return address_of(device(), options_, number(), psn_);
 }
 
 ibv_qp_state QueuePair::state() const {

@@ -48,6 +48,14 @@ struct Agreement {
   std::uint8_t reads_out;  // max_rd_atomic of the local end
 };
 Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) noexcept;
+// What the other side needs to know of a queue pair of this device.
+QueuePairAddress address_of(const Device& device, const QueuePairOptions& options,
+                            std::uint32_t number, std::uint32_t psn);
+std::uint32_t random_psn();
+// The path to the remote side. RoCE and the software HCA route by GID, and so does InfiniBand to a
+// port of another subnet or without a LID, or if the port requires it.
+ibv_ah_attr path_to(const Device& device, const QueuePairOptions& options,
+                    const QueuePairAddress& remote);
 
 class QueuePair {
  public:

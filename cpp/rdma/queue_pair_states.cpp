@@ -13,16 +13,22 @@ void modify(const QueuePair& queue_pair, ibv_qp_attr& attributes, int mask) {
   if (result != 0) throw_refusal(queue_pair, attributes, mask, result);
 }
 
-// The path to the remote side. RoCE and the software HCA route by GID, and so does InfiniBand to a
-// port of another subnet or without a LID, or if the port requires it.
-ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
-                    const ibv_port_attr& port) {
-  const QueuePairOptions& options = queue_pair.options();
+}  // namespace
+
+Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) noexcept {
+  return {.mtu = std::min(local.mtu, remote.mtu),
+          .reads_in = std::min(local.reads_in, remote.reads_out),
+          .reads_out = std::min(local.reads_out, remote.reads_in)};
+}
+
+ibv_ah_attr path_to(const Device& device, const QueuePairOptions& options,
+                    const QueuePairAddress& remote) {
+  const ibv_port_attr port = device.port_attributes();
   ibv_ah_attr path{};
   path.dlid = remote.lid;
   path.sl = options.service_level;
-  path.port_num = queue_pair.device().port();
-  const auto& own = queue_pair.device().gid();
+  path.port_num = device.port();
+  const auto& own = device.gid();
   path.is_global = port.link_layer == IBV_LINK_LAYER_ETHERNET || remote.lid == 0 ||
                    remote.gid.global.subnet_prefix != own.value.global.subnet_prefix ||
                    (port.flags & IBV_QPF_GRH_REQUIRED) != 0;
@@ -33,14 +39,6 @@ ibv_ah_attr path_to(const QueuePairAddress& remote, const QueuePair& queue_pair,
     path.grh.traffic_class = options.traffic_class;
   }
   return path;
-}
-
-}  // namespace
-
-Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) noexcept {
-  return {.mtu = std::min(local.mtu, remote.mtu),
-          .reads_in = std::min(local.reads_in, remote.reads_out),
-          .reads_out = std::min(local.reads_out, remote.reads_in)};
 }
 
 void QueuePair::to_init(std::optional<int> remote_access) {
@@ -55,7 +53,6 @@ void QueuePair::to_init(std::optional<int> remote_access) {
 }
 
 void QueuePair::to_ready_to_receive(const QueuePairAddress& remote) {
-  const ibv_port_attr port = device().port_attributes();
   const Agreement agreed = agree(address(), remote);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
@@ -64,7 +61,7 @@ void QueuePair::to_ready_to_receive(const QueuePairAddress& remote) {
   attributes.rq_psn = remote.psn;
   attributes.max_dest_rd_atomic = agreed.reads_in;
   attributes.min_rnr_timer = options_.rnr_timer;
-  attributes.ah_attr = path_to(remote, *this, port);
+  attributes.ah_attr = path_to(device(), options_, remote);
   modify(*this, attributes,
          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

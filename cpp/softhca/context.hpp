@@ -2,8 +2,9 @@
 //
 // The order of locks is in base/lock_order.hpp. QueuePair::lock guards everything of one queue pair
 // and its connection. A thread that waits for a lane of a Copier (gpu/copier.hpp) holds at most
-// copied_atomics, and a thread that has a lane waits only for copies. The data path (post, poll)
-// takes QueuePair::lock and the locks after it; Context::control only by try_lock.
+// copied_atomics, and a thread that has a lane waits only for copies; the Copier of a placed ring
+// (direct.hpp) has more lanes than the ring has users. The data path (post, poll) takes
+// QueuePair::lock and the locks after it; Context::control only by try_lock.
 #pragma once
 
 #include <infiniband/verbs.h>

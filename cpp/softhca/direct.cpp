@@ -39,6 +39,7 @@ std::uint32_t entries_in(std::size_t nbytes, std::uint32_t most) {
 struct Placement {
   std::byte* at = nullptr;
   std::uint32_t entries = 0;
+  std::shared_ptr<driver::Copier> copier{};
 };
 
 // 0 or errno.
@@ -54,7 +55,7 @@ int make_direct(QueuePair& qp, const Placement& given) {
         qp.state == IBV_QPS_RESET || qp.state == IBV_QPS_INIT || qp.state == IBV_QPS_RTR;
     if (!early || blocks > DirectSends::kMostBlocksOfRing || blocks < of_one) return EINVAL;
     if (!qp.sends.reserve()) return ENOMEM;
-    qp.direct = std::make_unique<DirectSends>(qp.qp_num, blocks, given.at);
+    qp.direct = std::make_unique<DirectSends>(qp.qp_num, blocks, given.at, given.copier);
   }
   qp.device.doorbells.add(qp);
   qp.device.progress.watch_doorbells();
@@ -66,7 +67,7 @@ int make_direct(CompletionQueue& cq, const Placement& given) {
   const std::uint32_t entries =
       given.at != nullptr ? given.entries : std::bit_ceil(static_cast<std::uint32_t>(cq.cqe));
   auto ring = std::make_unique<DirectCompletions>(context.direct_completion_queues.fetch_add(1) + 1,
-                                                  entries, given.at);
+                                                  entries, given.at, given.copier);
   return cq.make_direct(std::move(ring), /*this_one=*/given.at != nullptr);
 }
 
@@ -111,17 +112,20 @@ int init_obj(mlx5dv_obj* objects, std::uint64_t types) {
   return 0;
 }
 
-int place_send_queue(ibv_qp* handle, void* address, std::size_t nbytes) {
+int place_send_queue(ibv_qp* handle, void* address, std::size_t nbytes,
+                     std::shared_ptr<driver::Copier> copier) {
   if (!is_place(address, nbytes)) return EINVAL;
-  return try_make_direct(
-      QueuePair::of(handle),
-      {static_cast<std::byte*>(address), entries_in(nbytes, DirectSends::kMostBlocksOfRing)});
+  return try_make_direct(QueuePair::of(handle),
+                         {static_cast<std::byte*>(address),
+                          entries_in(nbytes, DirectSends::kMostBlocksOfRing), std::move(copier)});
 }
 
-int place_completion_queue(ibv_cq* handle, void* address, std::size_t nbytes) {
+int place_completion_queue(ibv_cq* handle, void* address, std::size_t nbytes,
+                           std::shared_ptr<driver::Copier> copier) {
   if (!is_place(address, nbytes)) return EINVAL;
-  return try_make_direct(CompletionQueue::of(handle), {static_cast<std::byte*>(address),
-                                                       entries_in(nbytes, limits::kCompletions)});
+  return try_make_direct(CompletionQueue::of(handle),
+                         {static_cast<std::byte*>(address),
+                          entries_in(nbytes, limits::kCompletions), std::move(copier)});
 }
 
 }  // namespace zerohop::softhca

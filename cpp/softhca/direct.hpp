@@ -23,8 +23,11 @@ std::shared_ptr<const driver::Mlx5dv> mlx5dv();
 // The members of driver::Mlx5dv. 0 or errno.
 int init_obj(mlx5dv_obj* objects, std::uint64_t types);
 // Makes the object direct, with its ring in the caller's memory, which must stay valid as long as
-// the object: 64-byte aligned; uses the greatest power of two of 64-byte entries that fits.
-int place_send_queue(ibv_qp* qp, void* address, std::size_t nbytes);
-int place_completion_queue(ibv_cq* cq, void* address, std::size_t nbytes);
+// the object: 64-byte aligned; uses the greatest power of two of 64-byte entries that fits. copier:
+// for memory that the CPU cannot touch, and for no more than a few rings; else null.
+int place_send_queue(ibv_qp* qp, void* address, std::size_t nbytes,
+                     std::shared_ptr<driver::Copier> copier = nullptr);
+int place_completion_queue(ibv_cq* cq, void* address, std::size_t nbytes,
+                           std::shared_ptr<driver::Copier> copier = nullptr);
 
 }  // namespace zerohop::softhca

@@ -9,29 +9,34 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
+#include "softhca/ring_copies.hpp"
 #include "softhca/ring_memory.hpp"
 
 namespace zerohop::softhca {
 
 class DirectCompletions {
  public:
-  // A ring of `count` entries, a power of two, at `ring`; if null, in pages of its own. Throws
-  // Error.
-  DirectCompletions(std::uint32_t number, std::uint32_t count, std::byte* ring);
+  // A ring of `count` entries, a power of two, at `ring`, where the CPU writes them through
+  // `copier` if there is one; if null, in pages of its own. Throws Error.
+  DirectCompletions(std::uint32_t number, std::uint32_t count, std::byte* ring,
+                    std::shared_ptr<driver::Copier> copier = nullptr);
 
   const RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_cq& out) const noexcept;
 
-  // False if the reader has not taken the entry in the next place.
+  // False if the reader has not taken the entry in the next place, or it cannot be written.
   bool push(const ibv_wc& completion) noexcept;
 
  private:
-  void write(std::uint32_t place, const mlx5_cqe64& entry) noexcept;
+  bool write(std::uint32_t place, const mlx5_cqe64& entry) noexcept;
 
   std::uint32_t number_;
   std::uint32_t mask_;
   RingMemory memory_;
+  const std::optional<RingCopies> copies_;  // empty: the CPU writes the ring by itself
   std::uint32_t* record_;   // two counters, of entries taken and of arming; big-endian
   std::uint32_t tail_ = 0;  // counts up without bound
 };

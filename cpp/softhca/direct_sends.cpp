@@ -5,12 +5,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <span>
+#include <utility>
 
 namespace zerohop::softhca {
-DirectSends::DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring)
+DirectSends::DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring,
+                         std::shared_ptr<driver::Copier> copier)
     : qp_number_(qp_number),
       mask_(blocks - 1),
       memory_(blocks * kBlockBytes, ring, 2),
+      copies_(copier ? std::optional<RingCopies>(std::in_place, std::move(copier)) : std::nullopt),
       record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))),
       register_(reinterpret_cast<std::uint64_t*>(memory_.page(1))) {}
 
@@ -44,23 +48,31 @@ void DirectSends::read_record() noexcept {
   due_ = static_cast<std::uint16_t>(be32toh(posted));
 }
 
-void DirectSends::copy_blocks(std::uint32_t first, std::uint32_t end) noexcept {
+bool DirectSends::copy_blocks(std::uint32_t first, std::uint32_t end) noexcept {
   for (std::uint32_t block = first; block < end; ++block) {
     const std::size_t place = (taken_ + block) & mask_;
-    auto* from = reinterpret_cast<std::uint64_t*>(memory_.ring() + place * kBlockBytes);
-    for (std::size_t at = 0; at < kBlockBytes; at += sizeof(std::uint64_t), ++from) {
+    std::byte* const at = memory_.ring() + place * kBlockBytes;
+    if (copies_) {
+      if (!copies_->read(std::span(copy_).subspan(block * kBlockBytes, kBlockBytes), at))
+        return false;
+      continue;
+    }
+    auto* from = reinterpret_cast<std::uint64_t*>(at);
+    for (std::size_t byte = 0; byte < kBlockBytes; byte += sizeof(std::uint64_t), ++from) {
       const std::uint64_t word = std::atomic_ref(*from).load(std::memory_order_relaxed);
-      std::memcpy(&copy_[block * kBlockBytes + at], &word, sizeof word);
+      std::memcpy(&copy_[block * kBlockBytes + byte], &word, sizeof word);
     }
   }
+  return true;
 }
 
 Wqe& DirectSends::take() noexcept {
   const std::uint32_t most = announced();
-  copy_blocks(0, 1);
-  std::uint32_t blocks = wqe_blocks(std::span(copy_).first<kBlockBytes>());
-  blocks = std::min(blocks, most);
-  copy_blocks(1, blocks);
+  bool read = copy_blocks(0, 1);
+  std::uint32_t blocks = read ? wqe_blocks(std::span(copy_).first<kBlockBytes>()) : most;
+  blocks = std::min({blocks, most, kMostBlocks});
+  read = read && copy_blocks(1, blocks);
+  if (!read) copy_ = {};  // is refused, as no entry
   decode_wqe(std::span(copy_).first(blocks * kBlockBytes), qp_number_, taken_, entry_);
   // More than the ring holds: entries were overwritten before they were taken.
   if (most > mask_ + 1) {

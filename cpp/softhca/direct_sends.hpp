@@ -14,7 +14,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 
+#include "softhca/ring_copies.hpp"
 #include "softhca/ring_memory.hpp"
 #include "softhca/wqe.hpp"
 
@@ -25,9 +28,10 @@ class DirectSends {
   // Indices have 16 bits. Of two different ones it must be clear which is later.
   static constexpr std::uint32_t kMostBlocksOfRing = 1u << 15;
 
-  // A ring of `blocks` blocks, a power of two, at `ring`; if null, in pages of its own. Throws
-  // Error.
-  DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring);
+  // A ring of `blocks` blocks, a power of two, at `ring`, where the CPU reads them through
+  // `copier` if there is one; if null, in pages of its own. Throws Error.
+  DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring,
+              std::shared_ptr<driver::Copier> copier = nullptr);
 
   const RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_qp& out) const noexcept;
@@ -47,11 +51,13 @@ class DirectSends {
 
  private:
   std::uint32_t announced() const noexcept { return static_cast<std::uint16_t>(due_ - taken_); }
-  void copy_blocks(std::uint32_t first, std::uint32_t end) noexcept;
+  // False if the ring's memory cannot be read.
+  bool copy_blocks(std::uint32_t first, std::uint32_t end) noexcept;
 
   std::uint32_t qp_number_;
   std::uint32_t mask_;  // of the ring, in blocks
   RingMemory memory_;
+  const std::optional<RingCopies> copies_;  // empty: the CPU reads the ring by itself
   std::uint32_t* record_;    // two counters, of receives and sends; big-endian, 16 bits of each
   std::uint64_t* register_;  // 0 when it was answered
   std::uint16_t taken_ = 0;  // blocks

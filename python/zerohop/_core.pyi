@@ -1013,6 +1013,8 @@ class Peer:
         *,
         hears: str = "both",
         way: str = "auto",
+        send_queue: str = "auto",
+        completion_queue: str = "auto",
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> DeviceQueue:
         """
@@ -1026,15 +1028,19 @@ class Peer:
           thread of this process executes them like the Peer's other transfers through devices. The thread polls the
           ring continuously while there is work, and every millisecond after a second without any.
         - ``"direct"``, only on request: kernels write entries into the send queue of their own queue pair, ring its
-          doorbell and poll its completions themselves (GPU-initiated RDMA). Works with ``soft0``; code for mlx5
-          adapters with `remote` in host memory exists, but is not verified on any. The device must reach both arrays.
-          For an adapter's doorbell the driver needs ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
+          doorbell and poll its completions themselves (GPU-initiated RDMA). Works with ``soft0``; on mlx5 adapters it
+          is verified in simulation alone. The device must reach both arrays. For an adapter's doorbell the driver needs
+          ``options nvidia NVreg_RegistryDwords="PeerMappingOverride=1;"``.
         - ``"auto"`` (default): ``"mapped"``, else ``"proxy"``.
 
         hears: who receives notifications that kernels put through mapped memory: the peer's kernels and streams
         (``"gpu"``), its ``wait_notify`` (``"cpu"``), or ``"both"``, which costs a kernel that notifies repeatedly half
         a microsecond more each time. Those notifications wake nobody, nor do a direct queue's: a CPU that sleeps in
         wait_notify polls every millisecond. By the other ways both receive them.
+
+        send_queue, completion_queue: where these rings of a direct queue lie: in host memory (``"host"``) or in that
+        of `local`'s GPU (``"gpu"``). ``"auto"`` (default): on an mlx5 adapter the GPU, or the host if the adapter cannot
+        have both there; with soft0, which reads and writes a GPU's memory by copies, the host.
 
         timeout: bound in seconds of this call, and default bound of a kernel's calls (default: the Endpoint's). Raises
         RouteUnavailable, ValueError (unsuitable arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.

@@ -1,9 +1,11 @@
 """What Worlds of some ranks leave behind, and how they end for ranks that are late, dead or still in a call."""
 
+import gc
 import itertools
 import os
 import signal
 import threading
+import weakref
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -119,6 +121,25 @@ def test_a_dead_rank_that_was_never_dialled_uses_nothing(rank_threads):
     finally:
         other.discard()
         world.close()
+
+
+def test_who_comes_too_late_keeps_nothing(rank_threads):
+    """The error it got is not kept with its frames: the World would stay until Python looks for cycles."""
+    made = worlds(rank_threads, range(2), 2)
+    early, late = (world.split([0, 1]) for world in made)
+    early.close()
+    gc.disable()
+    try:
+        with pytest.raises(zh.PeerLost, match="rank 0: it has left"):
+            late.peer(0)
+        late.close()
+        until(lambda: held(made[1]) == 0, "it is free")
+        alive = weakref.ref(late._membership)
+        del late
+        assert alive() is None
+    finally:
+        gc.enable()
+    close(made)
 
 
 def test_who_has_gone_says_so_until_it_is_heard(rank_threads, monkeypatch):

@@ -1,6 +1,8 @@
 #include "fake_copies.hpp"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -16,24 +18,36 @@ using driver::kCudaErrorNotReady;
 using driver::kCudaSuccess;
 
 FakeCopies::~FakeCopies() {
-  for (const auto& [begin, block] : blocks_) {
-    ::munmap(reinterpret_cast<void*>(begin), block.nbytes);
-  }
+  while (!blocks_.empty()) release(blocks_.begin()->first);
 }
 
 std::uint64_t FakeCopies::allocate(std::size_t nbytes, std::byte fill) {
   void* address = ::mmap(nullptr, nbytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (address == MAP_FAILED) throw std::bad_alloc();
+  UniqueFd file = UniqueFd(::memfd_create("fake GPU memory", MFD_CLOEXEC));
+  void* content = MAP_FAILED;
+  if (file && ::ftruncate(file.get(), static_cast<off_t>(nbytes)) == 0) {
+    content = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  }
+  if (content == MAP_FAILED) throw std::bad_alloc();
+  if (fill != std::byte{0}) std::memset(content, static_cast<int>(fill), nbytes);
   const std::lock_guard guard(mutex_);
   const auto begin = reinterpret_cast<std::uint64_t>(address);
-  blocks_[begin] = {nbytes, std::vector<std::byte>(nbytes, fill)};
+  blocks_[begin] = {nbytes, std::move(file), static_cast<std::byte*>(content)};
   return begin;
+}
+
+int FakeCopies::share(std::uint64_t begin) {
+  const std::lock_guard guard(mutex_);
+  const auto found = blocks_.find(begin);
+  return found == blocks_.end() ? -1 : ::fcntl(found->second.file.get(), F_DUPFD_CLOEXEC, 0);
 }
 
 void FakeCopies::release(std::uint64_t begin) {
   const std::lock_guard guard(mutex_);
   const auto found = blocks_.find(begin);
   ::munmap(reinterpret_cast<void*>(begin), found->second.nbytes);
+  ::munmap(found->second.content, found->second.nbytes);
   blocks_.erase(found);
 }
 
@@ -42,7 +56,7 @@ std::byte* FakeCopies::find(std::uint64_t address, std::size_t nbytes) {
   if (after == blocks_.begin()) return nullptr;
   auto& [begin, block] = *std::prev(after);
   const std::uint64_t offset = address - begin;
-  return offset + nbytes <= block.nbytes ? block.content.data() + offset : nullptr;
+  return offset + nbytes <= block.nbytes ? block.content + offset : nullptr;
 }
 
 std::vector<std::byte> FakeCopies::read(std::uint64_t address, std::size_t nbytes) {

@@ -15,6 +15,7 @@
 #include <mutex>
 #include <vector>
 
+#include "base/unique_fd.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gpu/copy_piece.hpp"
 #include "gpu/group_call.hpp"
@@ -33,8 +34,14 @@ class FakeCopies {
 
   // Memory of the GPU, filled with `fill`; unmapped with this object at the latest.
   std::uint64_t allocate(std::size_t nbytes, std::byte fill = std::byte{0});
+  // A descriptor of the memory that begins there, which others may map; -1: none does.
+  int share(std::uint64_t begin);
   void release(std::uint64_t begin);
-  // The contents, for tests.
+  // The contents, for tests. at(): in this process's memory, as kernels access them; null: none.
+  std::byte* at(std::uint64_t address) {
+    const std::lock_guard guard(mutex_);
+    return find(address, 1);
+  }
   std::vector<std::byte> read(std::uint64_t address, std::size_t nbytes);
   void write(std::uint64_t address, const std::vector<std::byte>& bytes);
 
@@ -111,7 +118,8 @@ class FakeCopies {
  private:
   struct Block {
     std::size_t nbytes;
-    std::vector<std::byte> content;
+    UniqueFd file;  // of the contents
+    std::byte* content;
   };
   struct Stream;
   struct Task {

@@ -248,11 +248,13 @@ CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nb
   if (depth == 0) return kCudaErrorInvalidContext;
   if (current->export_error != kCudaSuccess) return current->export_error;
   if (flags != 0 && !current->pcie_mapping) return kCudaErrorNotSupported;
-  if (type != driver::kCudaRangeHandleDmabuf || (address | nbytes) % 4096 != 0 ||
-      !is_mapped(address, address + nbytes)) {
+  if (type != driver::kCudaRangeHandleDmabuf || (address | nbytes) % 4096 != 0) {
     return kCudaErrorInvalidValue;
   }
-  const int fd = ::memfd_create("fake dma-buf", MFD_CLOEXEC);
+  // From the beginning of an allocation on its contents, for a simulated adapter.
+  int fd = current->copies.share(address);
+  if (fd < 0 && !is_mapped(address, address + nbytes)) return kCudaErrorInvalidValue;
+  if (fd < 0) fd = ::memfd_create("fake dma-buf", MFD_CLOEXEC);
   current->exports.push_back({{address, address + nbytes}, flags, fd});
   *static_cast<int*>(handle) = fd;
   return kCudaSuccess;

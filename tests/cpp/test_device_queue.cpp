@@ -4,13 +4,13 @@
 #include <cstring>
 #include <thread>
 
-#include "cpu_words.hpp"
 #include "driver/cuda_constants.hpp"
 #include "gda/device_board.hpp"
 #include "gda/device_queue.hpp"
 #include "gpu/copy_ring.hpp"
 #include "gpu/device_guard.hpp"
 #include "gpu_couple.hpp"
+#include "kernel_ring.hpp"
 #include "no_threads.hpp"
 
 namespace zerohop::testing {
@@ -138,21 +138,6 @@ TEST_CASE_FIXTURE(Queues, "slots are for kernels until those have ended") {
   CHECK(eventually([&] { return right.peek_notify(6) == 21; }));
 }
 
-// What kernels do with a ring, done by the CPU: its state and the claims beside it.
-struct Ring {
-  explicit Ring(const device::RingWay& given)
-      : claims(given.ring.blocks), way(with_state(given)), calls(way) {}
-  device::RingWay with_state(device::RingWay made) {
-    made.ring.state = reinterpret_cast<std::uint64_t>(&state);
-    made.claims = reinterpret_cast<std::uint64_t>(claims.data());
-    return made;
-  }
-  device::RingState state;
-  std::vector<std::uint32_t> claims;
-  device::RingWay way;
-  device::RingCalls<CpuWords> calls;
-};
-
 TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothing by themselves") {
   const Memory host = right.empty({{100}}, kByte);
   const auto made = queue_to(host.remote());
@@ -164,7 +149,7 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
   CHECK(value.rights == (device::kPut | device::kGet | device::kAtomics));
   const auto there = on_gpu<device::Queue>(made->address());
   CHECK(std::memcmp(&there, &value, sizeof value) == 0);
-  Ring ring(on_gpu<device::RingWay>(value.ring));
+  KernelRing ring(on_gpu<device::RingWay>(value.ring), cuda.copies);
   const Bytes bytes = counted(100, 3);
   put(ours, bytes);
   device::Ticket ticket;
@@ -182,7 +167,7 @@ TEST_CASE_FIXTURE(Queues, "a thread of the host serves where kernels reach nothi
 
 TEST_CASE_FIXTURE(Queues, "what kernels keep busy holds up nothing that the proxy moves") {
   const auto made = queue_to(theirs.remote(), {.way = gda::WantedWay::proxy});
-  Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
   put(ours, counted(100, 5));
   // The default stream waits for something that never comes.
   const gpu::DeviceGuard guard(*ours.registration()->device);
@@ -201,7 +186,7 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   const auto made = queue_to(theirs.remote(), {.way = gda::WantedWay::direct});
   CHECK(made->way() == std::string("direct"));
   CHECK(contains(made->route().reason, "ring its doorbell by themselves"));
-  const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  const KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
   CHECK(ring.way.ring.doorbell != 0);
   device::Ticket ticket;
   for (unsigned round = 1; round < 200; ++round) {  // the notification is in host memory
@@ -222,12 +207,51 @@ TEST_CASE_FIXTURE(Queues, "kernels drive a queue pair by themselves") {
   CHECK(contains(made->error(), "in error: "));
 }
 
+TEST_CASE_FIXTURE(Queues, "each ring may lie in the memory of the host or of the GPU") {
+  using engine::RingPlace;
+  const std::array places{RingPlace::automatic, RingPlace::host, RingPlace::gpu};
+  for (const RingPlace sends : places) {
+    for (const RingPlace completions : places) {
+      const gda::DeviceQueue::Options wanted{.way = gda::WantedWay::direct,
+                                             .places = {sends, completions}};
+      const auto made = queue_to(theirs.remote(), wanted);
+      const auto way = on_gpu<device::RingWay>(made->value().ring);
+      CHECK((cuda.copies.at(way.ring.entries) != nullptr) == (sends == RingPlace::gpu));
+      CHECK((cuda.copies.at(way.ring.completions) != nullptr) == (completions == RingPlace::gpu));
+      const KernelRing ring(way, cuda.copies);
+      device::Ticket ticket;
+      for (unsigned round = 1; round < 50; ++round) {
+        put(ours, counted(100, round));
+        REQUIRE(ring.calls.put_notify(0, 0, 100, 4, round, ticket) == device::Status::ok);
+        CHECK(right.wait_notify(4, 1, true, soon()).second == round);
+        CHECK(get(theirs) == counted(100, round));
+        REQUIRE(ring.calls.wait(ticket, ring.way.patience) == device::Status::ok);
+      }
+      CHECK(made->error().empty());
+    }
+  }
+}
+
+TEST_CASE_FIXTURE(Queues, "a ring on the GPU tells which entry was refused, too") {
+  auto host = std::make_unique<Memory>(right.empty({{100}}, kByte));
+  const auto made = queue_to(host->remote(), {.way = gda::WantedWay::direct,
+                                              .places = {.sends = engine::RingPlace::gpu,
+                                                         .completions = engine::RingPlace::gpu}});
+  CHECK(contains(made->route().reason, "its send queue lies in the GPU's memory"));
+  const KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
+  host.reset();
+  device::Ticket ticket;
+  REQUIRE(ring.calls.put(0, 0, 100, ticket) == device::Status::ok);
+  CHECK(ring.calls.wait(ticket, ring.way.patience) == device::Status::failed);
+  CHECK(contains(made->error(), "IBV_WC_REM_ACCESS_ERR (syndrome 19"));
+}
+
 TEST_CASE_FIXTURE(Queues, "between data on a GPU and a notification in host memory stands a read") {
   const Memory host = right.empty({{100}}, kByte);
   const std::array<const Memory*, 2> targets{&theirs, &host};
   for (const Memory* target : targets) {
     const auto made = queue_to(target->remote(), {.way = gda::WantedWay::direct});
-    const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+    const KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
     device::Ticket ticket;
     REQUIRE(ring.calls.put_notify(0, 0, 100, 4, 7, ticket) == device::Status::ok);
     CHECK(right.wait_notify(4, 1, true, soon()).second == 7);
@@ -245,9 +269,10 @@ TEST_CASE_FIXTURE(Queues, "between data on a GPU and a notification in host memo
 
 TEST_CASE_FIXTURE(Queues, "what a get brings is made visible where the GPU does not keep order") {
   const auto made = queue_to(behind, {.way = gda::WantedWay::direct});
-  Ring ring(on_gpu<device::RingWay>(made->value().ring));
-  CHECK(ring.way.dumps == 0);  // this one does
-  ring.way.dumps = 1;
+  auto way = on_gpu<device::RingWay>(made->value().ring);
+  CHECK(way.dumps == 0);  // this one does
+  way.dumps = 1;
+  const KernelRing ring(way, cuda.copies);
   put(theirs, counted(100, 3));
   device::Ticket ticket;
   REQUIRE(ring.calls.get(0, 0, 100, ticket) == device::Status::ok);
@@ -261,7 +286,7 @@ TEST_CASE_FIXTURE(Queues, "what a get brings is made visible where the GPU does 
 TEST_CASE_FIXTURE(Queues, "a queue pair in error says which entry was refused, and why") {
   auto host = std::make_unique<Memory>(right.empty({{100}}, kByte));
   const auto made = queue_to(host->remote(), {.way = gda::WantedWay::direct});
-  const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  const KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
   host.reset();
   device::Ticket ticket;
   REQUIRE(ring.calls.put(0, 0, 100, ticket) == device::Status::ok);
@@ -272,7 +297,7 @@ TEST_CASE_FIXTURE(Queues, "a queue pair in error says which entry was refused, a
 TEST_CASE_FIXTURE(Queues, "nor does what a GPU is to copy behind a kernel hold up the proxy") {
   const Memory host = right.empty({{8}}, kByte);
   const auto made = queue_to(host.remote());
-  const Ring ring(on_gpu<device::RingWay>(made->value().ring));
+  const KernelRing ring(on_gpu<device::RingWay>(made->value().ring), cuda.copies);
   hang(true);
   const auto copying = write(*to_right, ours, behind);  // by p2p
   std::uint64_t old = 1;

@@ -310,15 +310,16 @@ TEST_CASE("queues may lie in memory that the caller gives") {
   alignas(64) static std::array<std::byte, 16 * 64> entries;
   Side a({.depth = 8});
   Side b;
-  CHECK(mlx5().place_send_queue(a.qp, ring.data() + 8, 1024) == EINVAL);
-  CHECK(mlx5().place_send_queue(a.qp, nullptr, 1024) == EINVAL);
-  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 63) == EINVAL);
-  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 64) == EINVAL);  // an entry may be larger
-  CHECK(mlx5().place_completion_queue(a.cq, entries.data() + 1, 1024) == EINVAL);
-  REQUIRE(mlx5().place_send_queue(a.qp, ring.data(), ring.size()) == 0);
-  REQUIRE(mlx5().place_completion_queue(a.cq, entries.data(), entries.size()) == 0);
-  CHECK(mlx5().place_send_queue(a.qp, ring.data(), ring.size()) == EBUSY);
-  CHECK(mlx5().place_completion_queue(a.cq, entries.data(), entries.size()) == EBUSY);
+  CHECK(mlx5().place_send_queue(a.qp, ring.data() + 8, 1024, nullptr) == EINVAL);
+  CHECK(mlx5().place_send_queue(a.qp, nullptr, 1024, nullptr) == EINVAL);
+  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 63, nullptr) == EINVAL);
+  CHECK(mlx5().place_send_queue(a.qp, ring.data(), 64, nullptr) ==
+        EINVAL);  // an entry may be larger
+  CHECK(mlx5().place_completion_queue(a.cq, entries.data() + 1, 1024, nullptr) == EINVAL);
+  REQUIRE(mlx5().place_send_queue(a.qp, ring.data(), ring.size(), nullptr) == 0);
+  REQUIRE(mlx5().place_completion_queue(a.cq, entries.data(), entries.size(), nullptr) == 0);
+  CHECK(mlx5().place_send_queue(a.qp, ring.data(), ring.size(), nullptr) == EBUSY);
+  CHECK(mlx5().place_completion_queue(a.cq, entries.data(), entries.size(), nullptr) == EBUSY);
   SendRing sends(DirectSide::open_sends(a), a.qp->qp_num);
   CompletionRing completions(DirectSide::open_completions(a));
   CHECK(sends.qp.sq.buf == ring.data());
@@ -359,7 +360,7 @@ TEST_CASE("what is direct is refused to the calls that are not, and what came fi
   Side huge({.depth = 1 << 14, .sge = 30});
   CHECK(init(huge.qp, nullptr, &qp, nullptr) == EINVAL);  // more blocks than indices can address
   alignas(64) static std::array<std::byte, 64 * 64> ring;
-  CHECK(mlx5().place_send_queue(huge.qp, ring.data(), ring.size()) == 0);
+  CHECK(mlx5().place_send_queue(huge.qp, ring.data(), ring.size(), nullptr) == 0);
   CHECK(init(huge.qp, nullptr, &qp, nullptr) == 0);
   CHECK(qp.sq.wqe_cnt == 64);
 }

@@ -13,6 +13,7 @@ void carry_out_write(Ucontext& context, Write write) {
     case IB_USER_VERBS_CMD_FLAG_EXTENDED | IB_USER_VERBS_EX_CMD_QUERY_DEVICE:
       return device_calls::query_device(context, write);
     case IB_USER_VERBS_CMD_CREATE_COMP_CHANNEL: return device_calls::create_comp_channel(write);
+    case IB_USER_VERBS_CMD_CREATE_AH: return ah_calls::create(context, write);
     case IB_USER_VERBS_CMD_ALLOC_PD: return memory_calls::alloc_pd(context, write);
     case IB_USER_VERBS_CMD_REG_MR: return memory_calls::reg_mr(context, write);
     case IB_USER_VERBS_CMD_RESIZE_CQ: return cq_calls::resize(context, write);
@@ -70,6 +71,7 @@ void carry_out(Ucontext& context, Call& call) {
       return devx_calls::destroy(context, call);
     case pair(UVERBS_OBJECT_PD, UVERBS_METHOD_PD_DESTROY):
       return memory_calls::dealloc_pd(context, call);
+    case pair(UVERBS_OBJECT_AH, UVERBS_METHOD_AH_DESTROY): return ah_calls::destroy(context, call);
     case pair(UVERBS_OBJECT_MR, UVERBS_METHOD_REG_DMABUF_MR):
       return memory_calls::reg_dmabuf_mr(context, call);
     case pair(UVERBS_OBJECT_MR, UVERBS_METHOD_MR_DESTROY):

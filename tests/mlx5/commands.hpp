@@ -4,6 +4,7 @@
 #include <rdma/ib_user_ioctl_cmds.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -47,6 +48,15 @@ void create_comp_channel(Write& write);
 void alloc_uar(Ucontext& context, Call& call);
 void destroy_uar(Ucontext& context, Call& call);
 }  // namespace device_calls
+
+// Where a GID is on Ethernet, in this simulation.
+using Mac = std::array<std::uint8_t, 6>;
+Mac mac_of(std::span<const std::uint8_t, 16> gid) noexcept;
+
+namespace ah_calls {
+void create(Ucontext& context, Write& write);
+void destroy(Ucontext& context, Call& call);
+}  // namespace ah_calls
 
 namespace memory_calls {
 void alloc_pd(Ucontext& context, Write& write);

@@ -64,7 +64,7 @@ void get_context(Ucontext& context, Call& call) {
   granted.num_ports = 1;
   granted.response_length = sizeof granted;
   granted.cqe_version = std::min<std::uint8_t>(asked.max_cqe_version, 1);
-  granted.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE;
+  granted.cmds_supp_uhw = MLX5_USER_CMDS_SUPP_UHW_QUERY_DEVICE | MLX5_USER_CMDS_SUPP_UHW_CREATE_AH;
   granted.eth_min_inline = MLX5_USER_INLINE_MODE_NONE;
   granted.log_uar_size = 12;
   granted.num_uars_per_page = static_cast<std::uint32_t>(context.uars.page_nbytes() >> 12);

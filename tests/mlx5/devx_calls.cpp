@@ -133,6 +133,20 @@ ibv_qp_attr to_ready_to_send(In command) {
   return given;
 }
 
+// An adapter would send to nobody.
+void check_mac(In command, Out answer) {
+  using namespace prm::qp;
+  const std::uint64_t gid[2] = {htobe64(prm::get(command, kRemoteGidHigh)),
+                                htobe64(prm::get(command, kRemoteGidLow))};
+  std::array<std::uint8_t, 16> raw;
+  std::memcpy(raw.data(), gid, sizeof gid);
+  std::uint64_t mac = 0;
+  for (const std::uint8_t byte : mac_of(raw)) mac = mac << 8 | byte;
+  const std::uint64_t given =
+      prm::get(command, kRemoteMacHigh) << 32 | prm::get(command, kRemoteMacLow);
+  if (given != mac) refuse(answer, prm::kBadParameter);
+}
+
 void change(Ucontext& context, Qp& qp, In command, Out answer) {
   ibv_qp_attr plain{};
   switch (prm::get(command, prm::kOpcode)) {
@@ -140,6 +154,7 @@ void change(Ucontext& context, Qp& qp, In command, Out answer) {
       return qp_calls::change(context, qp, to_init(command),
                               IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
     case prm::kInitToRtr:
+      check_mac(command, answer);
       return qp_calls::change(context, qp, to_ready_to_receive(command),
                               IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
                                   IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);

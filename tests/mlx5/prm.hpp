@@ -65,6 +65,8 @@ inline constexpr Field kAckTimeout{kContext + 0xc0 + 0x40, 5};
 inline constexpr Field kSourceGidIndex{kContext + 0xc0 + 0x48, 8};
 inline constexpr Field kRemoteGidHigh{kContext + 0xc0 + 0x80, 64};
 inline constexpr Field kRemoteGidLow{kContext + 0xc0 + 0xc0, 64};
+inline constexpr Field kRemoteMacHigh{kContext + 0xc0 + 0x130, 16};
+inline constexpr Field kRemoteMacLow{kContext + 0xc0 + 0x140, 32};
 inline constexpr Field kLogReadsOut{kContext + 0x388, 3};
 inline constexpr Field kRetryCount{kContext + 0x38d, 3};
 inline constexpr Field kRnrRetry{kContext + 0x390, 3};

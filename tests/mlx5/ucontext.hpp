@@ -57,6 +57,7 @@ struct Pd {
 struct Mr {
   ibv_mr* soft;
 };
+struct Ah {};
 
 // Memory for queues that a program lays out by itself (DEVX): its own, or a dma-buf's.
 struct Umem {
@@ -101,6 +102,7 @@ class Ucontext {
   const int device;  // its number
   Table<Pd> pds;
   Table<Mr> mrs;
+  Table<Ah> ahs;
   Table<Cq> cqs;
   Table<Srq> srqs;
   Table<Qp> qps;

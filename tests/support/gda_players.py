@@ -59,7 +59,9 @@ class HostOurs(Ours):
     def _new_board(self, gpu: str) -> Any:
         return host_way()
 
-    def _new_queue(self, way: str, hears: str) -> Any:
+    def _new_queue(self, way: str, hears: str, *places: str) -> Any:
+        if places == ("gpu", "host"):
+            raise zh.RouteUnavailable("no dma-bufs on this host")
         if way == "proxy":
             raise zh.RouteUnavailable("no proxies on this host")
         return host_way("kernels that are made up")

@@ -61,10 +61,12 @@ def test_every_figure_is_taken_beside_its_peers(tmp_path):
         assert said == "not available: no proxies on this host"
     assert absent["nvshmem", "puts_132x512"].endswith("NVSHMEM: peer_put_many: error 700")
     assert (head["nvshmem"], head["nvshmem_memory"]) == ("3.4.5", "mapped")
-    assert "one way of 8 B by soft0" in head["rings"]["CPU / CPU"]
+    assert "one way of 8 B by soft0" in head["rings"]["HOST / HOST"]
+    assert head["rings"].keys() == {"HOST / HOST", "HOST / GPU", "GPU / HOST", "GPU / GPU"}
     assert "until an entry is done" in text
     assert re.search("entries_proxy_1 to post <= 1 us not measured", text)
-    assert "CPU / GPU: not available" in text
+    assert "GPU / HOST: no figure: such a queue could not be opened" in text
+    assert "not available: no dma-bufs on this host" in text
 
 
 def test_without_nvshmem_or_a_compiler_that_works_ours_is_measured(

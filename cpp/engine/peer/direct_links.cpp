@@ -34,7 +34,7 @@ DirectOpened DirectLinks::ask(const Questions<Answer>::Asked& asked, RailIndex r
 }
 
 DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
-                              const Deadline& deadline) {
+                              const RingPlaces& places, const Deadline& deadline) {
   DirectReach reach;
   reach.entries = std::move(entries);
   const PeerRail& peer_rail = rails_->message_rail();
@@ -49,7 +49,7 @@ DirectReach DirectLinks::open(EntryReach entries, const RemoteMemory& remote,
   // Its slots are in host memory. PCIe does not order writes to two different places. All memory
   // that is shared may be read.
   reach.flushes = !remote.on_host() && remote.layout.nbytes() > 0;
-  auto queue_pair = peer_rail.make_direct_queue_pair();
+  auto queue_pair = peer_rail.make_direct_queue_pair(places, reach.entries.local->device, deadline);
   const Questions<Answer>::Asked asked(questions_);
   const std::uint64_t request = asked.number();
   reach.target = std::shared_ptr<void>(

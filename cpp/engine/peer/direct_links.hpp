@@ -20,8 +20,10 @@ class DirectLinks {
         rails_(std::move(rails)),
         tell_(std::move(tell)) {}
 
-  // Throws RouteUnavailable, PeerLost, VerbsError, TransferTimeout (the peer does not answer).
-  DirectReach open(EntryReach entries, const RemoteMemory& remote, const Deadline& deadline);
+  // Throws RouteUnavailable, PeerLost, VerbsError, CudaError, TransferTimeout (the
+  // peer does not answer).
+  DirectReach open(EntryReach entries, const RemoteMemory& remote, const RingPlaces& places,
+                   const Deadline& deadline);
 
   // --- for the progress thread ---
   // The other end of a queue pair that kernels of the peer drive. Throws Error.

@@ -33,8 +33,9 @@ EntryReach KernelAccess::entries(const Pair& pair) const {
   return devices_->reach_for_entries(pair);
 }
 
-DirectReach KernelAccess::direct(const Pair& pair, const Deadline& deadline) {
-  return links_->open(entries(pair), *pair.remote, deadline);
+DirectReach KernelAccess::direct(const Pair& pair, const RingPlaces& places,
+                                 const Deadline& deadline) {
+  return links_->open(entries(pair), *pair.remote, places, deadline);
 }
 
 }  // namespace zerohop::engine

@@ -32,7 +32,7 @@ class KernelAccess {
   // To write entries that a CPU carries out by write() and others.
   EntryReach entries(const Pair& pair) const;
   // To drive a queue pair by themselves; throws VerbsError and TransferTimeout, too.
-  DirectReach direct(const Pair& pair, const Deadline& deadline);
+  DirectReach direct(const Pair& pair, const RingPlaces& places, const Deadline& deadline);
 
   DirectLinks& links() const noexcept { return *links_; }
 

@@ -156,7 +156,8 @@ class Membership:
             if self.closed:  # meanwhile, by another thread
                 raise self._closed() from None
             if isinstance(error, PeerLost):
-                self._unreached[rank] = error
+                # A copy without a traceback, whose frames would keep this World from being freed.
+                self._unreached[rank] = reworded(error, str(error))
             raise
         return self._peers.setdefault(rank, peer)
 

@@ -185,6 +185,9 @@ struct DevxSide {
     receive.with(prm::qp::kReceivePsn, peer.psn).with(prm::qp::kLogReadsIn, 4);
     receive.with(prm::qp::kMinRnrNak, 1).with(prm::qp::kRemoteGidHigh, be64toh(gid[0]));
     receive.with(prm::qp::kRemoteGidLow, be64toh(gid[1]));
+    // As the simulation makes it of a GID.
+    receive.with(prm::qp::kRemoteMacHigh, 0x0200);
+    receive.with(prm::qp::kRemoteMacLow, be64toh(gid[1]) & 0xffffffff);
     REQUIRE(change(receive) == 0);
     Command send(prm::kRtrToRts);
     send.with(prm::qp::kAckTimeout, 14).with(prm::qp::kRetryCount, 7).with(prm::qp::kRnrRetry, 7);

@@ -10,12 +10,22 @@
 #include "driver/mlx5dv.hpp"
 #include "driver/verbs.hpp"
 #include "engine/path/verbs/direct_queue_pair.hpp"
+#include "eventually.hpp"
 
 namespace zerohop::testing {
 namespace {
 
 using engine::DirectQueuePair;
 using engine::Rail;
+using engine::RingPlace;
+using engine::RingPlaces;
+
+constexpr RingPlaces kOnHost{RingPlace::host, RingPlace::host};
+
+std::unique_ptr<DirectQueuePair> on_host(const Rail& rail) {
+  return std::make_unique<DirectQueuePair>(rail, rdma::QueuePairOptions{}, kOnHost, nullptr,
+                                           soon());
+}
 
 struct Adapter {
   std::shared_ptr<const driver::Verbs> verbs = driver::libibverbs().verbs;
@@ -51,26 +61,27 @@ TEST_CASE("each queue pair for kernels has a doorbell register of its own") {
   REQUIRE(registers.size() < others.size());
   std::vector<std::unique_ptr<DirectQueuePair>> made;
   for (int i = 0; i < 3; ++i) {
-    made.push_back(std::make_unique<DirectQueuePair>(*adapter.rail, rdma::QueuePairOptions{}));
+    made.push_back(on_host(*adapter.rail));
     CHECK(registers.insert(made.back()->sends().bf.reg).second);
   }
   // For the next one, that of a queue pair that is gone may serve again.
   made.erase(made.begin());
-  const DirectQueuePair next(*adapter.rail, {});
-  for (const auto& pair : made) CHECK(pair->sends().bf.reg != next.sends().bf.reg);
-  for (const auto& pair : others) CHECK(register_of(*pair) != next.sends().bf.reg);
+  const auto next = on_host(*adapter.rail);
+  for (const auto& pair : made) CHECK(pair->sends().bf.reg != next->sends().bf.reg);
+  for (const auto& pair : others) CHECK(register_of(*pair) != next->sends().bf.reg);
 }
 
 TEST_CASE("an adapter may have any name") {
   const driver::Verbs& verbs = *driver::libibverbs().verbs;
   ibv_device** const list = verbs.get_device_list(nullptr);
   REQUIRE(list != nullptr);
+  const std::string before = list[0]->name;
   std::strcpy(list[0]->name, "rocep1s0f0");  // as udev renames mlx5_0
   const Adapter adapter(first_name());
+  std::strcpy(list[0]->name, before.c_str());  // for other tests: libibverbs keeps it
   verbs.free_device_list(list);
   CHECK(adapter.rail->name() == "rocep1s0f0");
-  const DirectQueuePair pair(*adapter.rail, {});
-  CHECK(pair.sends().sq.wqe_cnt >= DirectQueuePair::kEntries);
+  CHECK(on_host(*adapter.rail)->sends().sq.wqe_cnt >= DirectQueuePair::kEntries);
 }
 
 }  // namespace

@@ -1,12 +1,17 @@
 #include "engine/path/verbs/direct_queue_pair.hpp"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "driver/mlx5_syndromes.hpp"
 #include "driver/verbs.hpp"
+#include "rdma/devx_queue_pair.hpp"
+#include "rdma/verbs_ring_pair.hpp"
 #include "softhca/direct.hpp"
 #include "zerohop/mlx5.h"
 
@@ -34,54 +39,143 @@ rdma::QueuePairOptions options_of_ring(rdma::QueuePairOptions options) {
   return options;
 }
 
-void check_init(int error, const char* what) {
-  if (error != 0)
-    throw VerbsError(errno_message(std::string("mlx5dv_init_obj of ") + what, error), error);
+// An entry that fits one block may be counted as several, each with its own completion.
+constexpr std::uint32_t kMostBlocks = 4 * DirectQueuePair::kEntries;
+constexpr std::size_t kRingNbytes = std::size_t{kMostBlocks} * device::mlx5::kBlockBytes;
+
+const char* name_of(RingPlace place) {
+  return place == RingPlace::gpu ? "the GPU's" : "the host's";
+}
+
+std::string shown(const RingPlaces& places) {
+  return std::string("its send queue lies in ") + name_of(places.sends) +
+         " memory, its completion queue in " + name_of(places.completions);
 }
 
 }  // namespace
 
-DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options)
+DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options,
+                                 const RingPlaces& places,
+                                 const std::shared_ptr<const gpu::Device>& gpu,
+                                 const Deadline& deadline)
     : software_(rail.software()),
       mlx5dv_(mlx5dv_of(rail)),
       has_second_path_(driver::has_data_direct(*mlx5dv_, rail.device().context())),
-      // An entry that fits one block may be counted as several, each with its own completion.
-      queue_(rdma::CompletionQueue::create(rail.domain()->device_ptr(), 4 * kEntries)),
-      queue_pair_(rdma::QueuePair::create(rdma::ProtectionDomain::with_own_register(rail.domain()),
-                                          queue_, queue_, options_of_ring(options))),
-      results_((4 * kEntries + 1) * sizeof(std::uint64_t), nullptr, 0),
+      results_((kMostBlocks + 1) * sizeof(std::uint64_t), nullptr, 0),
       results_region_(rdma::MemoryRegion::create(rail.domain(), results_.ring(),
                                                  results_.all().size(), IBV_ACCESS_LOCAL_WRITE)) {
-  queue_pair_->to_init();
-  mlx5dv_obj objects{};
-  objects.qp = {queue_pair_->handle(), &sends_};
-  check_init(mlx5dv_->init_obj(&objects, MLX5DV_OBJ_QP), "a queue pair");
-  objects.cq = {queue_->handle(), &completions_};
-  check_init(mlx5dv_->init_obj(&objects, MLX5DV_OBJ_CQ), "a completion queue");
-  const bool fits = sends_.sq.stride == device::mlx5::kBlockBytes &&
-                    completions_.cqe_size == device::mlx5::kBlockBytes &&
-                    completions_.cqe_cnt >= sends_.sq.wqe_cnt && sends_.sq.wqe_cnt <= 4 * kEntries;
+  make({rail, options_of_ring(options), gpu, deadline}, places);
+  check_layout(rail);
+}
+
+void DirectQueuePair::make(const Wanted& wanted, RingPlaces places) {
+  using enum RingPlace;
+  const bool automatic_both = places.sends == automatic && places.completions == automatic;
+  const RingPlace best = software_ ? host : gpu;
+  if (places.sends == automatic) places.sends = best;
+  if (places.completions == automatic) places.completions = best;
+  places_ = shown(places);
+  const bool all_on_host = places.sends == host && places.completions == host;
+  if (all_on_host) return make_by_provider(wanted);
+  if (software_) return make_on_software(wanted, places);
+  try {
+    make_by_devx(wanted, places);
+  } catch (const Error& error) {
+    if (!automatic_both) throw;
+    make_by_provider(wanted);
+    places_ =
+        shown({host, host}) + ", because it cannot have them on the GPU (" + error.what() + ")";
+  }
+}
+
+void DirectQueuePair::make_by_provider(const Wanted& wanted) {
+  pair_ = std::make_unique<rdma::VerbsRingPair>(wanted.rail.domain(), *mlx5dv_, wanted.options);
+}
+
+// The software HCA reads and writes rings by copies.
+void DirectQueuePair::make_on_software(const Wanted& wanted, const RingPlaces& places) {
+  on_gpu_ = std::make_unique<GpuRings>(wanted.gpu, 2 * kRingNbytes, wanted.deadline);
+  const auto placed = [&](RingPlace place, std::size_t offset) {
+    if (place == RingPlace::host) return rdma::PlacedRing{};
+    return rdma::PlacedRing{on_gpu_->at(offset), kRingNbytes, on_gpu_->copier()};
+  };
+  pair_ = std::make_unique<rdma::VerbsRingPair>(wanted.rail.domain(), *mlx5dv_, wanted.options,
+                                                placed(places.sends, 0),
+                                                placed(places.completions, kRingNbytes));
+}
+
+void DirectQueuePair::make_by_devx(const Wanted& wanted, const RingPlaces& places) {
+  using rdma::DevxQueuePair;
+  const std::size_t nbytes = rdma::DevxRing::nbytes_of(kMostBlocks);
+  on_gpu_ = std::make_unique<GpuRings>(wanted.gpu, 2 * nbytes, wanted.deadline);
+  const auto lay_out = [&](RingPlace place, std::size_t offset) {
+    rdma::DevxRing ring{.range = {}, .at = nullptr, .count = kMostBlocks};
+    if (place == RingPlace::host) {
+      pages_.push_back(std::make_unique<softhca::RingMemory>(nbytes, nullptr, 0));
+      ring.at = pages_.back()->ring();
+      ring.range = {reinterpret_cast<std::uintptr_t>(ring.at), nbytes, -1};
+      return ring;
+    }
+    ring.at = on_gpu_->at(offset);
+    ring.range = on_gpu_->show(offset, nbytes);
+    return ring;
+  };
+  const rdma::DevxRing sends = lay_out(places.sends, 0);
+  const rdma::DevxRing completions = lay_out(places.completions, nbytes);
+  std::array<std::byte, device::mlx5::kBlockBytes> invalid{};
+  invalid.back() = std::byte{DevxQueuePair::kInvalidEntry};
+  if (places.completions == RingPlace::gpu) {
+    on_gpu_->fill(completions.at, kRingNbytes, invalid);
+  } else {
+    for (std::uint32_t i = 0; i < kMostBlocks; ++i) {
+      std::ranges::copy(invalid, completions.at + i * invalid.size());
+    }
+  }
+  pair_ = std::make_unique<DevxQueuePair>(wanted.rail.domain(), mlx5dv_, sends, completions,
+                                          wanted.options);
+}
+
+void DirectQueuePair::check_layout(const Rail& rail) const {
+  const mlx5dv_qp& sends = pair_->sends();
+  const mlx5dv_cq& completions = pair_->completions();
+  const bool fits = sends.sq.stride == device::mlx5::kBlockBytes &&
+                    completions.cqe_size == device::mlx5::kBlockBytes &&
+                    completions.cqe_cnt >= sends.sq.wqe_cnt && sends.sq.wqe_cnt <= kMostBlocks;
   if (fits) return;
   throw RouteUnavailable("kernels cannot drive queue pairs of device " + rail.name() +
-                         ": its rings (" + std::to_string(sends_.sq.wqe_cnt) + " blocks of " +
-                         std::to_string(sends_.sq.stride) + " bytes, " +
-                         std::to_string(completions_.cqe_cnt) + " completions of " +
-                         std::to_string(completions_.cqe_size) + ") have an unsupported layout");
+                         ": its rings (" + std::to_string(sends.sq.wqe_cnt) + " blocks of " +
+                         std::to_string(sends.sq.stride) + " bytes, " +
+                         std::to_string(completions.cqe_cnt) + " completions of " +
+                         std::to_string(completions.cqe_size) + ") have an unsupported layout");
+}
+
+// A copy of the completions, each written last to first by the device, which may still be at it.
+std::vector<mlx5_err_cqe> DirectQueuePair::copy_completions() const {
+  const mlx5dv_cq& ring = pair_->completions();
+  std::vector<mlx5_err_cqe> entries(ring.cqe_cnt);
+  const std::size_t nbytes = entries.size() * sizeof(mlx5_err_cqe);
+  if (on_gpu(reinterpret_cast<std::uintptr_t>(ring.buf))) {
+    std::memcpy(entries.data(), on_gpu_->read(ring.buf, nbytes).data(), nbytes);
+    return entries;
+  }
+  auto* const there = static_cast<mlx5_err_cqe*>(ring.buf);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto shown = std::atomic_ref(there[i].op_own).load(std::memory_order_acquire);
+    entries[i] = there[i];
+    entries[i].op_own = shown;
+  }
+  return entries;
 }
 
 std::string DirectQueuePair::failure() const {
-  if (queue_pair_->state() != IBV_QPS_ERR) return "";
-  auto* const entries = static_cast<mlx5_err_cqe*>(completions_.buf);
-  for (std::uint32_t i = 0; i < completions_.cqe_cnt; ++i) {
-    // Written last by the device, which may still be at it.
-    const auto op = std::atomic_ref(entries[i].op_own).load(std::memory_order_acquire) >> 4;
-    if (op != MLX5_CQE_REQ_ERR) continue;
-    const ibv_wc_status status = driver::status_of_syndrome(entries[i].syndrome);
+  if (pair_->state() != IBV_QPS_ERR) return "";
+  for (const mlx5_err_cqe& entry : copy_completions()) {
+    if (entry.op_own >> 4 != MLX5_CQE_REQ_ERR) continue;
+    const ibv_wc_status status = driver::status_of_syndrome(entry.syndrome);
     if (status == IBV_WC_WR_FLUSH_ERR) continue;  // behind the one that failed
     return std::string(rdma::completion_status_name(status)) + " (syndrome " +
-           std::to_string(entries[i].syndrome) + ", of the vendor " +
-           std::to_string(entries[i].vendor_err_synd) +
-           "): " + rdma::completion_status_help(status);
+           std::to_string(entry.syndrome) + ", of the vendor " +
+           std::to_string(entry.vendor_err_synd) + "): " + rdma::completion_status_help(status);
   }
   return "no entry of its own has failed: the peer is lost, or it closed its end";
 }

@@ -9,11 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "driver/mlx5dv.hpp"
 #include "engine/notify/board.hpp"
+#include "engine/path/verbs/gpu_rings.hpp"
+#include "engine/path/verbs/ring_places.hpp"
 #include "engine/rail.hpp"
 #include "rdma/memory_region.hpp"
-#include "rdma/queue_pair.hpp"
+#include "rdma/ring_pair.hpp"
 #include "softhca/ring_memory.hpp"
 
 namespace zerohop::engine {
@@ -22,15 +25,23 @@ class DirectQueuePair {
  public:
   static constexpr std::uint32_t kEntries = 512;  // waiting or outstanding, at least
 
-  // Throws RouteUnavailable if the rail's device has no such rings, VerbsError.
-  DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options);
+  // gpu: runs the kernels. Throws RouteUnavailable if the rail's device has no such rings, or
+  // cannot have them there; VerbsError, CudaError, TransferTimeout.
+  DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions& options, const RingPlaces& places,
+                  const std::shared_ptr<const gpu::Device>& gpu, const Deadline& deadline);
 
-  rdma::QueuePairAddress address() const { return queue_pair_->address(); }
-  std::uint32_t number() const noexcept { return queue_pair_->number(); }
-  void connect(const rdma::QueuePairAddress& target) { queue_pair_->connect(target); }
+  rdma::QueuePairAddress address() const { return pair_->address(); }
+  std::uint32_t number() const noexcept { return pair_->number(); }
+  void connect(const rdma::QueuePairAddress& target) { pair_->connect(target); }
 
-  const mlx5dv_qp& sends() const noexcept { return sends_; }
-  const mlx5dv_cq& completions() const noexcept { return completions_; }
+  const mlx5dv_qp& sends() const noexcept { return pair_->sends(); }
+  const mlx5dv_cq& completions() const noexcept { return pair_->completions(); }
+  // Whether that part of a ring lies in the GPU's memory.
+  bool on_gpu(std::uint64_t address) const noexcept {
+    return on_gpu_ && on_gpu_->contains(address);
+  }
+  // Where the rings lie, for a route's reason: half a sentence.
+  const std::string& places() const noexcept { return places_; }
   // Destination of the old values of atomics, one per block of the ring, and of a byte behind them.
   const softhca::RingMemory& results() const noexcept { return results_; }
   std::uint32_t results_key() const noexcept { return results_region_->lkey(); }
@@ -41,13 +52,27 @@ class DirectQueuePair {
   std::string failure() const;
 
  private:
+  struct Wanted {
+    const Rail& rail;
+    const rdma::QueuePairOptions options;
+    const std::shared_ptr<const gpu::Device>& gpu;
+    const Deadline& deadline;
+  };
+  void make(const Wanted& wanted, RingPlaces places);
+  void make_by_provider(const Wanted& wanted);
+  void make_on_software(const Wanted& wanted, const RingPlaces& places);
+  void make_by_devx(const Wanted& wanted, const RingPlaces& places);
+  void check_layout(const Rail& rail) const;
+  std::vector<mlx5_err_cqe> copy_completions() const;  // throws CudaError
+
   const bool software_;
-  std::shared_ptr<const driver::Mlx5dv> mlx5dv_;
+  const std::shared_ptr<const driver::Mlx5dv> mlx5dv_;
   const bool has_second_path_;
-  std::shared_ptr<rdma::CompletionQueue> queue_;
-  std::unique_ptr<rdma::QueuePair> queue_pair_;
-  mlx5dv_qp sends_{};
-  mlx5dv_cq completions_{};
+  std::unique_ptr<GpuRings> on_gpu_;  // null: none; outlives the pair
+  std::vector<std::unique_ptr<softhca::RingMemory>>
+      pages_;  // of rings that this object has laid out
+  std::unique_ptr<rdma::RingPair> pair_;
+  std::string places_;
   softhca::RingMemory results_;
   std::shared_ptr<rdma::MemoryRegion> results_region_;
 };

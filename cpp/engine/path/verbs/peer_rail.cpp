@@ -68,8 +68,11 @@ int PeerRail::completions() const noexcept {
   return static_cast<int>(services_.options.send_depth);
 }
 
-std::shared_ptr<DirectQueuePair> PeerRail::make_direct_queue_pair() const {
-  return std::make_shared<DirectQueuePair>(*services_.rail, services_.options);
+std::shared_ptr<DirectQueuePair> PeerRail::make_direct_queue_pair(
+    const RingPlaces& places, const std::shared_ptr<const gpu::Device>& gpu,
+    const Deadline& deadline) const {
+  return std::make_shared<DirectQueuePair>(*services_.rail, services_.options, places, gpu,
+                                           deadline);
 }
 
 std::shared_ptr<DirectTarget> PeerRail::make_direct_target(

@@ -128,7 +128,9 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   Settings settings() const;                // none once closed
   std::uint32_t queue_pair_number() const;  // 0 once closed
   // A queue pair beside this one, for kernels; and one for kernels of the peer.
-  std::shared_ptr<DirectQueuePair> make_direct_queue_pair() const;
+  std::shared_ptr<DirectQueuePair> make_direct_queue_pair(
+      const RingPlaces& places, const std::shared_ptr<const gpu::Device>& gpu,
+      const Deadline& deadline) const;
   std::shared_ptr<DirectTarget> make_direct_target(const rdma::QueuePairAddress& source) const;
   const std::string& peer_name() const noexcept { return group_->peer_name; }
   std::string trouble() const;  // why it does not serve; empty: it does

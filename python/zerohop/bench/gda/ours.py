@@ -13,6 +13,7 @@ from zerohop.bench.gda.kernels import Kernels
 from zerohop.bench.gda.plan import (
     ARENA_NBYTES,
     PIECE_NBYTES,
+    PLACED,
     SHAPES,
     WIDE_SHAPE,
     WORD_NBYTES,
@@ -30,7 +31,8 @@ SLOT = 40
 WORD_AT = ARENA_NBYTES - WORD_NBYTES  # nothing else is put there
 RATES = {"puts": "put_many", "values": "put_values"}  # for every shape: test and kernel
 HEARD = {"put_notify": ("mapped", "gpu"), "put_notify_both": ("mapped", "both"),
-         "put_notify_proxy": ("proxy", "both"), "put_notify_direct": ("direct", "both")}  # fmt: skip
+         "put_notify_proxy": ("proxy", "both"), "put_notify_direct": ("direct", "both"),
+         **{test: ("direct", "both", *places) for test, places in PLACED.items()}}  # fmt: skip
 
 
 class Ours(Player):
@@ -49,7 +51,7 @@ class Ours(Player):
         self._endpoint = zh.Endpoint(device, p2p=1, timeout=WAIT_S)
         self._side = join(link, self._endpoint, self._new_arena(f"cuda:{gpu}"))
         self._open = ExitStack()
-        self._queues: dict[tuple[str, str], Any] = {}
+        self._queues: dict[tuple[str, ...], Any] = {}
         board = together(link, lambda: self._new_board(f"cuda:{gpu}"))
         self._board = self._open.enter_context(board)
         self._base = 0  # base of the next ping-pong's values
@@ -61,9 +63,17 @@ class Ours(Player):
     def _new_board(self, gpu: str) -> Any:
         return self._endpoint.device_board(SLOT, device=gpu)
 
-    def _new_queue(self, way: str, hears: str) -> Any:
-        side = self._side
-        return side.peer.device_queue(side.arena, side.remote, hears=hears, way=way)
+    def _new_queue(self, way: str, hears: str, *places: str) -> Any:
+        """places: of the send queue and of the completion queue."""
+        side, (sends, completions) = self._side, places or ("auto", "auto")
+        return side.peer.device_queue(
+            side.arena,
+            side.remote,
+            hears=hears,
+            way=way,
+            send_queue=sends,
+            completion_queue=completions,
+        )
 
     def facts(self) -> dict[str, str]:
         return {"device": self._endpoint.device, "reason": self._queue().route.reason}
@@ -76,7 +86,7 @@ class Ours(Player):
         test, _, nbytes, times = order
         kind, *which = test.split("_")
         if test in HEARD:
-            return self._ping_pong(*HEARD[test], nbytes, times)
+            return self._ping_pong(HEARD[test], nbytes, times)
         if kind in RATES:
             shape = SHAPES[which[0]]
             took = self._active(self._queue(), RATES[kind], shape, np.uint32(times))
@@ -99,12 +109,13 @@ class Ours(Player):
     def bare_wide(self, nbytes: int, times: int) -> Found:
         return self._wide("copy_wide", nbytes)
 
-    def _queue(self, way: str = "mapped", hears: str = "gpu") -> Any:
+    def _queue(self, way: str = "mapped", hears: str = "gpu", *places: str) -> Any:
         """Opens it at the first use, in both ranks, while no kernel runs."""
-        if (way, hears) not in self._queues:
-            queue = together(self._link, lambda: self._new_queue(way, hears))
-            self._queues[way, hears] = self._open.enter_context(queue)
-        return self._queues[way, hears]
+        which = (way, hears, *places)
+        if which not in self._queues:
+            queue = together(self._link, lambda: self._new_queue(*which))
+            self._queues[which] = self._open.enter_context(queue)
+        return self._queues[which]
 
     def _rounds(self, times: int) -> Any:
         """The Rounds of kernels.cu."""
@@ -127,9 +138,9 @@ class Ours(Player):
 
         return together(self._link, run)
 
-    def _ping_pong(self, way: str, hears: str, nbytes: int, times: int) -> Found:
-        queue = self._queue(way, hears)
-        threads = threads_of(nbytes) if way == "mapped" else 1
+    def _ping_pong(self, which: tuple[str, ...], nbytes: int, times: int) -> Found:
+        queue = self._queue(*which)
+        threads = threads_of(nbytes) if which[0] == "mapped" else 1
         name = "ping_pong_thread" if threads == 1 else "ping_pong_block"
         arguments = (self._board.value, self._rounds(times), np.uint64(nbytes), np.uint32(SLOT))
         return self._both(times, name, threads, queue.value, *arguments)

@@ -15,6 +15,8 @@ PIECE_NBYTES = 64 * KIB  # put by a block in one call
 SHAPES = {"1x1": (1, 1), "1x512": (1, 512), "132x512": (132, 512)}
 HOST_TESTS = {driver: f"host_puts_{driver}" for driver in ("python", "cpp")}  # the host's writes
 RING_WAYS = ("proxy", "direct")
+PLACES = ("host", "gpu")  # of the send queue and the completion queue of a direct queue
+PLACED = {f"put_notify_direct_{sq}_{cq}": (sq, cq) for sq in PLACES for cq in PLACES}
 POSTERS = (1, 32, 128)  # threads that post entries at the same time
 ENTRIES = 256  # posted in total: fewer than a ring holds
 ARENA_NBYTES = 2 * WIDE_NBYTES  # per side
@@ -39,6 +41,8 @@ def gda_steps(options: Options, one_gpu: bool) -> list[Step]:
         for threads in POSTERS:
             figures.append((f"entries_{way}_{threads}", VALUE_NBYTES, ENTRIES // threads))
         figures += [(f"put_notify_{way}", size, slow_rounds) for size in sizes]
+    if options.rings:
+        figures += [(test, VALUE_NBYTES, slow_rounds) for test in PLACED]
     return [Step(test, nbytes, turns, times) for test, nbytes, times in figures]
 
 

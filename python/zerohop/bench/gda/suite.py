@@ -9,6 +9,7 @@ from zerohop.bench.gda.nvshmem import SETTINGS, Nvshmem
 from zerohop.bench.gda.ours import Ours
 from zerohop.bench.gda.plan import (
     HOST_TESTS,
+    PLACED,
     POSTERS,
     RING_WAYS,
     SHAPES,
@@ -120,21 +121,17 @@ def entries(
 def rings(rows: Sequence[Row], facts: Mapping[str, Any]) -> dict[str, str]:
     """GPUrdma's table: send queue and completion queue of a kernel's queue pair, each in the memory of a CPU or a GPU.
 
-    Daoud, Watad, Silberstein: GPUrdma, ROSS 2016. Combinations that are impossible here get a reason.
+    Daoud, Watad, Silberstein: GPUrdma, ROSS 2016.
     """
-    taken = Figures(rows).by_size("put_notify_direct", "one_way").get(VALUE_NBYTES)
-    figure = "not measured: there is no figure of the way direct"
-    if taken is not None:
-        figure = f"{human_seconds(taken)} one way of 8 B by {facts.get('device', 'no device')}"
-    why = (
-        "not available: queue pairs are made by libibverbs, whose providers allocate rings in host memory; "
-        "and soft0, a thread of the CPU, "
-    )
-    reads = "reads entries by plain loads, which do not reach a GPU's memory"
-    writes = "writes completions by plain stores, which do not reach a GPU's memory"
+    found, device = Figures(rows), facts.get("device", "no device")
     return {
-        "CPU / CPU": figure,
-        "CPU / GPU": why + writes,
-        "GPU / CPU": why + reads,
-        "GPU / GPU": f"{why}{reads}, and {writes}",
+        f"{sends.upper()} / {completions.upper()}": _figure(found, test, device)
+        for test, (sends, completions) in PLACED.items()
     }
+
+
+def _figure(found: Figures, test: str, device: str) -> str:
+    taken = found.by_size(test, "one_way").get(VALUE_NBYTES)
+    if taken is None:
+        return "no figure: such a queue could not be opened, which the notes explain"
+    return f"{human_seconds(taken)} one way of 8 B by {device}"

@@ -1,0 +1,47 @@
+#include "engine/path/verbs/gpu_rings.hpp"
+
+#include <utility>
+
+#include "base/error.hpp"
+#include "gpu/peermem.hpp"
+#include "softhca/ring_copies.hpp"
+
+namespace zerohop::engine {
+namespace {
+
+constexpr std::size_t kChunk = 16 << 10;  // bytes of pinned host memory; a ring takes several
+
+}  // namespace
+
+GpuRings::GpuRings(std::shared_ptr<const gpu::Device> device, std::size_t nbytes,
+                   const Deadline& deadline)
+    : device_(std::move(device)),
+      nbytes_(nbytes),
+      buffer_(gpu::Buffer::create(device_, nbytes, deadline)),
+      copier_(std::make_shared<gpu::Copier>(device_, kChunk)) {}
+
+std::vector<std::byte> GpuRings::read(const void* from, std::size_t nbytes) const {
+  std::vector<std::byte> bytes(nbytes);
+  if (softhca::RingCopies(copier_).read(bytes, static_cast<const std::byte*>(from))) return bytes;
+  throw CudaError("a ring on " + device_->facts().device_name() + " could not be read", 0);
+}
+
+void GpuRings::fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const {
+  if (softhca::RingCopies(copier_).fill(to, nbytes, entry)) return;
+  throw CudaError("a ring on " + device_->facts().device_name() + " could not be written", 0);
+}
+
+rdma::UmemRange GpuRings::show(std::size_t offset, std::size_t nbytes) {
+  const gpu::DeviceFacts& facts = device_->facts();
+  const std::uint64_t begin = buffer_->address();
+  if (facts.dmabuf) {
+    if (!dmabuf_.fd) dmabuf_ = gpu::export_dmabuf(*device_, {begin, begin + nbytes_});
+    return {dmabuf_.offset + offset, nbytes, dmabuf_.fd.get()};
+  }
+  if (!gpu::find_peermem().empty()) return {begin + offset, nbytes, -1};
+  throw RouteUnavailable("memory of " + facts.device_name() +
+                         " is not open to adapters: the NVIDIA driver exports no dma-bufs (install "
+                         "its open kernel modules), and nvidia-peermem is not loaded");
+}
+
+}  // namespace zerohop::engine

@@ -1,0 +1,47 @@
+// Memory of a GPU for the rings of a queue pair, as the host sees it: by copies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/deadline.hpp"
+#include "gpu/buffer.hpp"
+#include "gpu/copier.hpp"
+#include "gpu/dmabuf.hpp"
+#include "rdma/devx.hpp"
+
+namespace zerohop::engine {
+
+class GpuRings {
+ public:
+  // Zeroed. Throws CudaError, TransferTimeout.
+  GpuRings(std::shared_ptr<const gpu::Device> device, std::size_t nbytes, const Deadline& deadline);
+
+  std::byte* at(std::size_t offset = 0) const noexcept {
+    return reinterpret_cast<std::byte*>(buffer_->address() + offset);
+  }
+  bool contains(std::uint64_t address) const noexcept {
+    return address - buffer_->address() < buffer_->nbytes();
+  }
+  // At most three threads at a time may hold a lane beside those of read() and fill().
+  const std::shared_ptr<gpu::Copier>& copier() const noexcept { return copier_; }
+  // Both throw CudaError.
+  std::vector<std::byte> read(const void* from, std::size_t nbytes) const;
+  void fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const;
+
+  // That part as an adapter registers it: as a dma-buf, or by the address, which takes a kernel
+  // module (nvidia-peermem). Throws RouteUnavailable if there is neither, CudaError.
+  rdma::UmemRange show(std::size_t offset, std::size_t nbytes);
+
+ private:
+  const std::shared_ptr<const gpu::Device> device_;
+  const std::size_t nbytes_;  // of the rings; the buffer has whole pages of the GPU
+  const std::shared_ptr<gpu::Buffer> buffer_;
+  const std::shared_ptr<gpu::Copier> copier_;
+  gpu::Dmabuf dmabuf_;  // of all of it, once shown
+};
+
+}  // namespace zerohop::engine

@@ -1,0 +1,30 @@
+// Entries of a ring in memory that the CPU cannot touch, such as a GPU's: each is copied.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "driver/copier.hpp"
+
+namespace zerohop::softhca {
+
+class RingCopies {
+ public:
+  explicit RingCopies(std::shared_ptr<driver::Copier> copier) : copier_(std::move(copier)) {}
+
+  // False if a copy failed. Each ends before the call returns.
+  bool read(std::span<std::byte> to, const std::byte* from) const noexcept;
+  // The last 8 bytes behind all others.
+  bool write(std::byte* to, std::span<const std::byte> entry) const noexcept;
+  // That entry again and again, up to `nbytes`.
+  bool fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const noexcept;
+
+ private:
+  template <typename Copy>
+  bool with_lane(Copy&& copy) const noexcept;
+
+  const std::shared_ptr<driver::Copier> copier_;
+};
+
+}  // namespace zerohop::softhca
