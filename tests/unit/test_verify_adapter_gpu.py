@@ -99,18 +99,3 @@ def test_the_four_placements_are_all_told(setup):
     assert figures == {
         "host / host": "works", "host / gpu": no, "gpu / host": "works", "gpu / gpu": no,
     }  # fmt: skip
-
-
-def test_a_version_that_places_no_rings_says_so(setup, monkeypatch):
-    made = setup()
-    queue = made.gpu.peer.device_queue
-
-    def unplaced(local: object, remote: object, way: str) -> object:
-        return queue(local, remote, way)
-
-    monkeypatch.setattr(made.gpu.peer, "device_queue", unplaced, raising=False)
-    figures = run("placements", made).figures
-    assert figures["host / host"] == "works"
-    assert figures["gpu / gpu"] == (
-        "not to be had: this version of zerohop makes both rings in host memory"
-    )

@@ -6,7 +6,7 @@ All of them loop back on this host: what they prove is between this host's GPU a
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import product
@@ -195,26 +195,15 @@ def gpu_notifications(setup: Setup) -> Figures:
 
 
 @contextmanager
-def _queue(pair: GpuPair, **places: str) -> Iterator[tuple[Memory, DeviceQueue]]:
+def _queue(pair: GpuPair, **places: Any) -> Iterator[tuple[Memory, DeviceQueue]]:
     """A queue that kernels drive, from GPU memory of the near end to host memory of the far one. places: of its rings."""
     try:
         source = pair.new_source()
-        queue = pair.peer.device_queue(
-            source, pair.host.remote, way="direct", **_placed(pair, places)
-        )
+        queue = pair.peer.device_queue(source, pair.host.remote, way="direct", **places)
     except (RouteUnavailable, RegistrationError) as error:
         raise Impossible(str(error), "the message names what is missing") from None
     with queue as opened:
         yield source, opened
-
-
-def _placed(pair: GpuPair, places: Mapping[str, str]) -> Mapping[str, Any]:
-    """The keywords for them, where device_queue() has such. Raises Impossible."""
-    if all(ring in (pair.peer.device_queue.__doc__ or "") for ring in places):
-        return places
-    if "gpu" in places.values():
-        raise Impossible("this version of zerohop makes both rings in host memory")
-    return {}
 
 
 def _drive(pair: GpuPair, source: Memory, queue: DeviceQueue, seed: int) -> float:
