@@ -1,6 +1,7 @@
 """`zerohop verify --adapter` on soft0: every step that needs no hardware passes, and what goes wrong is named."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -303,3 +304,15 @@ class Skipping:
 
     def wait_notify(self, slot: int, timeout: float) -> int:
         return self._endpoint.wait_notify(6 if slot == 5 else slot, timeout)
+
+
+def test_the_page_of_the_documents_has_every_step(repository):
+    text = (repository / "docs/adapter.md").read_text()
+    sample = text.split("```")[-2]
+    listed = [
+        line[5:27].strip() for line in sample.splitlines() if re.match(r"(pass|-   ) \S", line)
+    ]
+    assert listed == [step.name for step in STEPS]
+    table = text.split("| step | what it proves |")[1].split("\n\n")[0]
+    for name in listed:
+        assert name.rpartition(" ")[2] in table, name
