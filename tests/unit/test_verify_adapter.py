@@ -141,6 +141,21 @@ def test_a_step_that_crashes_or_hangs_costs_that_step_alone(listener):
 
 
 @pytest.mark.timeout(patient(60))
+def test_what_a_failed_step_leaves_is_gone(listener):
+    steps = [
+        step
+        for step in adapter_steps.STEPS.all
+        if step.name in ("first", "cannot", "raises", "last")
+    ]
+    for chosen, same in ((["first", "cannot", "last"], True), (["first", "raises", "last"], False)):
+        kept = [step for step in steps if step.name in chosen]
+        with Runner(Spec("soft0", listener.address), kept) as runner:
+            runner.run()
+        first, last = (runner.results[name].figures["pid"] for name in ("first", "last"))
+        assert (first == last) == same
+
+
+@pytest.mark.timeout(patient(60))
 def test_strangers_get_nothing_and_do_not_end_the_listener(listener):
     secret, host, port = channel.split_address(listener.address)
     other = channel.make_address(bytes(len(secret)), host, port)
@@ -198,6 +213,7 @@ def test_wrong_usage_is_reported():
         (["--to", "soft0"], "--to takes --adapter"),
         (["--quick"], "--quick takes --adapter"),
         (["--json", "file"], "--json FILE takes --adapter"),
+        (["--listen", "here:1"], "--listen HOST:PORT takes --adapter"),
     ):
         done = CliRunner().invoke(main, ["verify", *arguments])
         assert done.exit_code == 2, done.output

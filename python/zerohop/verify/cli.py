@@ -181,7 +181,10 @@ def _verify_memory(given: set[str], options: dict[str, Any]) -> int:
         del options[name]
     if options["json"] not in (None, STDOUT):
         raise click.UsageError("--json FILE takes --adapter; else it goes to the output")
-    if options.pop("listen") is not None:
+    listen = options.pop("listen")
+    if listen not in (None, ANY):
+        raise click.UsageError("--listen HOST:PORT takes --adapter; else it has no value")
+    if listen is not None:
         if given - {"listen", "nbytes", "device"}:
             raise click.UsageError("--listen can be combined only with --size and --verbs")
         from zerohop.verify import target

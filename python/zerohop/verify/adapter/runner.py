@@ -1,4 +1,8 @@
-"""Runs the steps in a process of their own: one that crashes or hangs costs that step, and nothing else."""
+"""Runs the steps in a process of their own, and after each failure in a new one.
+
+So a step that crashes or hangs costs that step and nothing else, and none finds what a failed one left: queue pairs in
+error, a GPU's context that is lost.
+"""
 
 from __future__ import annotations
 
@@ -105,13 +109,18 @@ class Runner:
                 self._ranks.ask(READY, START_S)
             [result] = self._ranks.ask(number, step.seconds)
         except RankFailed as failure:
-            self._process.close()
-            self._ranks = None
+            self._end()
             cause = f"the process of this step {_ended(failure)}"
             took = time.perf_counter() - begin
             return _timed(Result(step.name, step.proves, FAIL, cause, REPORT_THIS), took)
         assert isinstance(result, Result)
+        if result.outcome == FAIL:
+            self._end()
         return result
+
+    def _end(self) -> None:
+        self._process.close()
+        self._ranks = None
 
 
 def _ended(failure: RankFailed) -> str:
