@@ -68,6 +68,7 @@ def test_on_soft0_all_but_the_gpu_is_verified(tmp_path):
     assert max(map(len, page)) <= report.WIDTH
     assert page[0].startswith("report of zerohop verify --adapter: 19 pass, 0 fail, ")
     assert page[1] == value["facts"]["what it is"]
+    assert page[3].startswith(f"package zerohop {zh.__version__}, Python ")
 
 
 @pytest.mark.timeout(patient(120))

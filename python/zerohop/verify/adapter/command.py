@@ -90,4 +90,7 @@ def listen(device: str, place: str) -> None:
     with Listener(device, host.strip("[]"), int(port or 0)) as listener:
         print(encode(listener.address), flush=True)
         print(f"serving on {device}", file=sys.stderr)
+        if device == "soft0":
+            hint = "only processes of this host reach it; across hosts use soft0@INTERFACE on both"
+            print(hint, file=sys.stderr)
         listener.join()

@@ -47,9 +47,7 @@ def _head(facts: Mapping[str, str], how: str, results: Sequence[Result]) -> list
     opened = next((r.figures for r in results if r.name == "open"), {})
     firmware = opened.get("fw_ver", "unknown")
     driver = f"driver {facts['driver']}, firmware {firmware}, kernel {facts['kernel']}"
-    versions = (
-        f"zerohop {facts['zerohop']}, Python {facts['python']}, {facts['machine']}, {facts['time']}"
-    )
+    versions = f"package zerohop {facts['zerohop']}, Python {facts['python']}, {facts['machine']}, {facts['time']}"
     return [
         f"report of zerohop verify --adapter: {', '.join(counts)}",
         facts["what it is"],
