@@ -105,8 +105,10 @@ class HostKernels:
         found = getattr(self, name)(*arguments)
         return 1e-3, 1e-3, found * 1e-9
 
-    def spin(self, word: Any, data: Any, nbytes: Any, value: Any) -> int:
+    def spin(self, word: Any, data: Any, nbytes: Any, value: Any, started: Any) -> int:
         place = self._pair.at(int(word), 4)
+        assert place[0] == 0  # nothing is written before it spins
+        word_at(started)[0] = 1
         while place[0] != value:
             pass
         return int((self._pair.at(int(data), int(nbytes)) != value).sum())
@@ -115,7 +117,7 @@ class HostKernels:
         self, far: zh.Endpoint, slot: Any, data: Any, nbytes: Any, first: Any, last: Any, heard: Any
     ) -> int:
         words = self._pair.at(int(data), int(nbytes))
-        told = np.ctypeslib.as_array((ctypes.c_uint32 * 1).from_address(int(heard)))
+        told = word_at(heard)
         for number in range(int(first), int(last) + 1):
             value = far.wait_notify(int(slot), 5.0)
             if value != number or (words != number).any():
@@ -129,3 +131,8 @@ class HostKernels:
             queue.peer.write(queue.local[at:end], queue.remote[at:end]).wait()
         queue.peer.notify(int(slot), int(value))
         return 0
+
+
+def word_at(address: Any) -> Any:
+    """A word of pinned()."""
+    return np.ctypeslib.as_array((ctypes.c_uint32 * 1).from_address(int(address)))

@@ -115,6 +115,15 @@ def gpudirect_read(setup: Setup) -> Figures:
     return {"by": " ".join(tried), "bytes": MOVED_NBYTES}
 
 
+def _await_word(word: Any, value: int) -> bool:
+    """Whether a kernel has written the value there in WAIT_S."""
+    until = time.monotonic() + WAIT_S
+    while word[0] != value:
+        if time.monotonic() > until:
+            return False
+    return True
+
+
 @STEPS.add(
     "spinning kernel",
     "A kernel that spins on a word sees the device's write of it, and then the data before it.",
@@ -127,9 +136,11 @@ def spinning_kernel(setup: Setup) -> Figures:
     pair.store(memory, np.zeros(NBYTES, np.uint8))
     staging = np.asarray(pair.staging).view(np.uint32)
     staging.fill(value)
-    near = pair.staging
+    near, started = pair.staging, pair.pinned()
 
     def write() -> None:
+        if not _await_word(started, 1):  # so that the kernel spins
+            return
         pair.peer.write(near[:BLOCK_NBYTES], memory[:BLOCK_NBYTES].remote).wait()
         pair.peer.write(near[:4], memory[WORD_AT : WORD_AT + 4].remote).wait()
 
@@ -139,6 +150,7 @@ def spinning_kernel(setup: Setup) -> Figures:
         data,
         np.uint64(BLOCK_NBYTES),
         np.uint32(value),
+        np.uint64(started.ctypes.data),
     )
     took, wrong = pair.run("spin", *arguments, meanwhile=write)
     if wrong:
@@ -167,10 +179,8 @@ def gpu_notifications(setup: Setup) -> Figures:
         for number in range(first, last + 1):
             source[: BLOCK_NBYTES // 4] = number
             pair.peer.write(near, there, notify=(SLOT, number)).wait()
-            until = time.monotonic() + WAIT_S
-            while heard[0] != number:
-                if time.monotonic() > until:
-                    return  # the kernel says why
+            if not _await_word(heard, number):
+                return  # the kernel says why
 
     took = 0.0
     data = np.uint64(memory.address), np.uint64(BLOCK_NBYTES)
