@@ -196,6 +196,7 @@ Queue pairs and memory regions work together only inside one domain (man ibv_all
   bind_verbs_device(m, device);
   bind_protection_domain(domain);
   bind_verbs_completion(m);
+  bind_verbs_srq(m);
   bind_verbs_queue_pair(m);
 }
 

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "bindings/gil.hpp"
 #include "bindings/verbs_objects.hpp"
+#include "rdma/shared_receive_queue.hpp"
 #include "rdma/verbs_text.hpp"
 
 namespace zerohop::bindings {
@@ -17,6 +18,7 @@ using rdma::ProtectionDomain;
 using rdma::QueuePair;
 using rdma::QueuePairAddress;
 using rdma::QueuePairOptions;
+using rdma::SharedReceiveQueue;
 
 using WithoutGil = py::call_guard<GilReleased>;
 
@@ -114,7 +116,8 @@ std::unique_ptr<QueuePair> create(std::shared_ptr<ProtectionDomain> domain,
                                   std::uint32_t send_sge, std::uint32_t receive_sge,
                                   std::uint32_t inline_bytes, std::uint8_t timeout,
                                   std::uint8_t retries, std::uint8_t rnr_retries,
-                                  std::uint8_t rnr_timer) {
+                                  std::uint8_t rnr_timer,
+                                  std::optional<std::shared_ptr<SharedReceiveQueue>> shared) {
   auto receives = receive_queue.value_or(queue);
   const QueuePairOptions options{.send_depth = send_depth,
                                  .receive_depth = receive_depth,
@@ -126,7 +129,8 @@ std::unique_ptr<QueuePair> create(std::shared_ptr<ProtectionDomain> domain,
                                  .rnr_retries = rnr_retries,
                                  .rnr_timer = rnr_timer};
   const GilReleased released;
-  return QueuePair::create(std::move(domain), std::move(queue), std::move(receives), options);
+  return QueuePair::create(std::move(domain), std::move(queue), std::move(receives), options,
+                           std::move(shared).value_or(nullptr));
 }
 
 Facts granted_options(const QueuePair& queue_pair) {
@@ -152,7 +156,7 @@ void bind_constructor(QueuePairClass& cls) {
           py::arg("send_sge") = defaults.send_sge, py::arg("receive_sge") = defaults.receive_sge,
           py::arg("inline_bytes") = defaults.inline_bytes, py::arg("timeout") = defaults.timeout,
           py::arg("retries") = defaults.retries, py::arg("rnr_retries") = defaults.rnr_retries,
-          py::arg("rnr_timer") = defaults.rnr_timer);
+          py::arg("rnr_timer") = defaults.rnr_timer, py::arg("srq") = py::none());
 }
 
 void bind_states(QueuePairClass& cls) {
@@ -185,7 +189,7 @@ A reliable-connected (RC) queue pair, from RESET to RTS and back (man ibv_create
 cq takes the completions of both directions unless receive_cq is given. Depths count work requests, *_sge count
 scatter/gather elements; the device may grant more or less, see options. timeout: the local ACK timeout is
 4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the pause that a receiver without
-posted receives requests (12: 0.64 ms).)");
+posted receives requests (12: 0.64 ms). srq: a SharedReceiveQueue of the same pd, in place of receives of its own.)");
   bind_constructor(cls);
   bind_states(cls);
   bind_verbs_post(m, cls);

@@ -76,6 +76,7 @@ bool wait_readable(int fd, double timeout);
 
 void bind_verbs_memory(py::module_& m);
 void bind_verbs_completion(py::module_& m);
+void bind_verbs_srq(py::module_& m);  // ahead of queue pairs, whose constructor names its class
 void bind_verbs_queue_pair(py::module_& m);
 void bind_verbs_post(py::module_& m, QueuePairClass& queue_pair);
 

@@ -46,6 +46,7 @@ __all__: list[str] = [
     "RemoteMemory",
     "Route",
     "SendRequest",
+    "SharedReceiveQueue",
     "SmallCollectives",
     "Topology",
     "Transfer",
@@ -341,6 +342,21 @@ class CompletionQueue:
     @property
     def depth(self) -> int: ...
 
+class SharedReceiveQueue:
+    """
+    Receives that all queue pairs made with it take from (man ibv_create_srq). depth: how many it holds.
+    """
+    def __init__(
+        self, pd: ProtectionDomain, depth: typing.SupportsInt | typing.SupportsIndex = 64
+    ) -> None: ...
+    def post_receive(
+        self, local: typing.Any = None, *, wr_id: typing.SupportsInt | typing.SupportsIndex = 0
+    ) -> None:
+        """
+        Offer memory, one element, to the next incoming send of any of its queue pairs (man ibv_post_srq_recv). Hold the
+        regions until it has ended. Raises VerbsError when the queue is full.
+        """
+
 class QueuePairAddress:
     """
     What the other side needs to connect: a plain value; to_bytes() may travel over any channel.
@@ -396,7 +412,7 @@ class QueuePair:
     cq takes the completions of both directions unless receive_cq is given. Depths count work requests, *_sge count
     scatter/gather elements; the device may grant more or less, see options. timeout: the local ACK timeout is
     4.096 us * 2**timeout; rnr_retries: 7 means for ever; rnr_timer: code of the pause that a receiver without
-    posted receives requests (12: 0.64 ms).
+    posted receives requests (12: 0.64 ms). srq: a SharedReceiveQueue of the same pd, in place of receives of its own.
     """
     def __init__(
         self,
@@ -413,6 +429,7 @@ class QueuePair:
         retries: typing.SupportsInt | typing.SupportsIndex = 7,
         rnr_retries: typing.SupportsInt | typing.SupportsIndex = 7,
         rnr_timer: typing.SupportsInt | typing.SupportsIndex = 12,
+        srq: SharedReceiveQueue | None = None,
     ) -> None: ...
     def __repr__(self) -> str: ...
     def address(self) -> QueuePairAddress:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import subprocess
 import sys
@@ -12,11 +11,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import click
-from click.core import ParameterSource
 
 from zerohop import __version__
 from zerohop._endpoint.knobs import KNOBS
 from zerohop.bench.command import bench, device_option
+from zerohop.verify.cli import parse_address, verify
 
 INTERRUPTED = 130  # exit status of a shell after SIGINT
 
@@ -77,19 +76,6 @@ def topo(as_json: bool) -> None:
     print_topology(machine, Console())
 
 
-def _parse_address(
-    context: click.Context, option: click.Parameter, text: str | None
-) -> bytes | None:
-    if text is None:
-        return None
-    from zerohop.doctor.far_end import checked
-
-    try:
-        return checked(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
 @main.command()
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 @click.option(
@@ -99,7 +85,7 @@ def _parse_address(
 )
 @click.option(
     "--peer",
-    callback=_parse_address,
+    callback=parse_address,
     metavar="ADDRESS",
     help="Try each route to a counterpart: the output of its --listen, or @FILE that contains it, which keeps "
     "its secret out of the process list.",
@@ -134,95 +120,6 @@ def doctor(
         context.exit(0 if command.pair(peer, want, device, as_json) else 1)
     else:
         context.exit(0 if command.diagnose(Host(), want, device, as_json) else 1)
-
-
-def _finite(context: click.Context, option: click.Parameter, number: float) -> float:
-    """FloatRange accepts nan and inf."""
-    if not math.isfinite(number):
-        raise click.BadParameter(f"{number} is not a finite number")
-    return number
-
-
-@main.command()
-@click.option(
-    "--minutes",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(min=0),
-    callback=_finite,
-    help="Duration; every pattern runs at least once.",
-)
-@click.option(
-    "--route",
-    "routes",
-    multiple=True,
-    type=click.Choice(["host", "p2p", "gpudirect", "staged"]),
-    help="Test only these routes; all of them must exist. Default: all available routes.",
-)
-@click.option(
-    "--size",
-    "nbytes",
-    default="64M",
-    show_default=True,
-    callback=lambda context, option, text: _parse_bytes(text),
-    help="Size of the memory for each route; between hosts that of --listen.",
-)
-@click.option(
-    "--seed", type=click.IntRange(min=0), help="Seed of the random numbers. Default: any."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
-@click.option(
-    "--peer",
-    callback=_parse_address,
-    metavar="ADDRESS",
-    help="The other end: the output of its --listen, or @FILE that contains it. Default: a second process here.",
-)
-@click.option("--listen", is_flag=True, help="Be the other end: print an address and serve.")
-@device_option
-@click.pass_context
-def verify(context: click.Context, /, listen: bool, **options: Any) -> None:
-    """Test memory and the routes to it, like a memory tester: write patterns, read them back and compare.
-
-    Between two processes of this host, or with --listen on one host and --peer on another. Ranges and
-    alignments are random. Every transfer is compared by checksums of both ends, the data read back byte for byte, and at the end
-    all of the memory. Exit status: 0 if nothing was wrong; 1 if something was, or a named route is not available;
-    2 if the settings are wrong; 130 after Ctrl-C, which shows the results so far.
-    """
-    from zerohop.errors import Error
-
-    if listen:
-        given = {
-            name
-            for name in options
-            if context.get_parameter_source(name) is not ParameterSource.DEFAULT
-        }
-        if given - {"nbytes", "device"}:
-            raise click.UsageError("--listen can be combined only with --size and --verbs")
-        from zerohop.verify import target
-
-        try:
-            return target.listen(options["device"], options["nbytes"])
-        except (Error, ValueError) as error:
-            raise click.ClickException(str(error)) from None
-    from rich.console import Console
-
-    from zerohop.verify import command
-
-    made = command.Options(**options)
-    try:
-        endpoint = command.open_endpoint(made)
-    except (Error, ValueError) as error:
-        raise click.UsageError(str(error)) from None
-    context.exit(0 if command.run(made, endpoint, Console()) else 1)
-
-
-def _parse_bytes(text: str) -> int:
-    from zerohop.bench.command import parse_size
-
-    try:
-        return parse_size(text)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 @main.command()
@@ -362,3 +259,4 @@ def scale(context: click.Context, /, ranks: tuple[int, ...], as_json: bool, **op
 
 
 main.add_command(bench)
+main.add_command(verify)

@@ -185,8 +185,9 @@ class Ranks:
         for rank in range(len(self._ranks)):
             self._send(rank, ("order", order))
 
-    def ask(self, order: Any) -> list[Any]:
-        """Gives `order` to every rank and returns their answers in rank order."""
+    def ask(self, order: Any, silence: float | None = None) -> list[Any]:
+        """Gives `order` to every rank and returns their answers in rank order. silence: from now on."""
+        self._silence = self._silence if silence is None else silence
         self.tell(order)
         return self._gather("answer")
 

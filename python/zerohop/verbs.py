@@ -35,6 +35,7 @@ from zerohop._core import (
     QueuePair,
     QueuePairAddress,
     SendRequest,
+    SharedReceiveQueue,
     verbs_devices,
 )
 
@@ -50,6 +51,7 @@ __all__ = [
     "QueuePair",
     "QueuePairAddress",
     "SendRequest",
+    "SharedReceiveQueue",
     "devices",
 ]
 

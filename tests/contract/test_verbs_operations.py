@@ -289,3 +289,42 @@ def test_local_bytes_are_regions_and_lie_inside_them(pair):
             here.mr[beyond]
     with pytest.raises(ValueError, match="step 1"):
         here.mr[0:8:2]
+
+
+def test_queue_pairs_share_receives(opened):
+    pd = opened.pd()
+    cq = verbs.CompletionQueue(opened, 64)
+    shared = verbs.SharedReceiveQueue(pd, 4)
+    array = np.zeros(NBYTES, np.uint8)
+    mr = pd.register(array)
+    pairs = []
+    for _ in range(2):
+        here, qp = make_side(opened), verbs.QueuePair(pd, cq, srq=shared)
+        qp.connect(here.qp.address())
+        here.qp.connect(qp.address())
+        pairs.append((here, qp))
+    for number in range(4):
+        shared.post_receive(mr[number * 100 : number * 100 + 100], wr_id=number)
+    for number, (here, _) in enumerate([*pairs, *pairs]):
+        here.array[:9] = 1 + number
+        here.qp.post_send("send", here.mr[:9])
+        take(here.cq)
+    found = [(wc.wr_id, wc.byte_len, wc.qp_num) for wc in take(cq, 4)]
+    assert found == [(n, 9, pairs[n % 2][1].number) for n in range(4)]
+    assert [array[n * 100 : n * 100 + 10].tolist() for n in range(4)] == [
+        [1 + n] * 9 + [0] for n in range(4)
+    ]
+
+
+def test_a_full_shared_receive_queue_refuses(opened):
+    pd = opened.pd()
+    shared, mr = verbs.SharedReceiveQueue(pd, 4), pd.register(np.zeros(NBYTES, np.uint8))
+
+    def fill() -> None:
+        for _ in range(10_000):  # the device may have rounded the depth up
+            shared.post_receive(mr)
+
+    with pytest.raises(zh.VerbsError, match=r"ibv_post_srq_recv.*the queue is full"):
+        fill()
+    with pytest.raises(zh.VerbsError, match=r"ibv_create_srq.*at most "):
+        verbs.SharedReceiveQueue(pd, 2**31 - 1)

@@ -5,6 +5,8 @@
 #include <rdma/mlx5_user_ioctl_verbs.h>
 
 #include <atomic>
+#include <cstdio>
+#include <cstdlib>
 
 namespace zerohop::mlx5sim::refusals {
 namespace {
@@ -27,6 +29,20 @@ int name_of(const Call& call) {
   return call.object() << 16 | call.method();
 }
 
+// Of MLX5SIM_REFUSE; none: with is 0.
+struct Always {
+  int name = 0;
+  int with = 0;
+};
+
+Always read_always() {
+  const char* const text = std::getenv("MLX5SIM_REFUSE");
+  unsigned object = 0, method = 0;
+  int error = 0;
+  if (text == nullptr || std::sscanf(text, "%x.%x=%d", &object, &method, &error) != 3) return {};
+  return {static_cast<int>(object << 16 | method), error};
+}
+
 }  // namespace
 
 bool destroys(const Call& call) {
@@ -44,6 +60,8 @@ bool destroys(const Call& call) {
 }
 
 void check(const Call& call) {
+  static const Always always = read_always();
+  if (always.with != 0 && name_of(call) == always.name) throw Refused{always.with};
   int left = commands_left.load();
   if (left == 0 || destroys(call) || breaks_libmlx5(call)) return;
   while (left > 0 && !commands_left.compare_exchange_weak(left, left - 1)) {

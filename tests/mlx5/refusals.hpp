@@ -1,4 +1,6 @@
-// Commands that are refused on purpose, for tests: the n-th from now on in this process.
+// Commands that are refused on purpose, for tests: the n-th from now on in this process; or, by the
+// environment, all of one kind in every process: MLX5SIM_REFUSE=0x5.0x1=12, object and method in
+// hexadecimal and an errno.
 #pragma once
 
 #include "call.hpp"

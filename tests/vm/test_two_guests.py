@@ -291,6 +291,22 @@ def test_doctor_checks_a_pair_of_hosts(sides):
 
 
 @only_rxe0
+def test_verify_adapter_between_two_hosts(sides):
+    """`zerohop verify --adapter --listen` on one side, `--peer` on the other."""
+    verify = [sides.pair.a.machine.python, "-m", "zerohop", "verify", "--adapter", "rxe0"]
+    listening = sides.pair.b.start([*verify, "--listen", "10.77.0.2:0"])
+    address = listening.expect("\n", timeout=120).strip()
+    words = sides.pair.a.run([*verify, "--quick", "--json", "--peer", address], timeout=400)
+    listening.kill()
+    report = json.loads(words)
+    assert report["facts"]["between"].startswith("this host and 10.77.0.2:")
+    outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
+    assert "fail" not in outcomes.values()
+    for name in ("write and read", "srq exhausted", "64 queue pairs", "notifications", "latency"):
+        assert outcomes[name] == "pass"
+
+
+@only_rxe0
 def test_a_guest_whose_plug_is_pulled_is_lost(sides):
     """The last one: nothing runs in that guest any more."""
     sides.check_a_transfer(seed=4)

@@ -131,7 +131,7 @@ class End(Player):
         domain = self._device.pd()
         self._queue = verbs.CompletionQueue(self._device, QUEUE_PAIRS * SEND_DEPTH)
         self._receives = verbs.CompletionQueue(self._device, QUEUE_PAIRS * RECEIVE_DEPTH)
-        options = {
+        options: dict[str, Any] = {
             "send_depth": SEND_DEPTH,
             "receive_depth": RECEIVE_DEPTH,
             "inline_bytes": INLINE_NBYTES,

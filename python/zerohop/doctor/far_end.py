@@ -20,8 +20,8 @@ MAGIC = b"zhad"  # the start of every Endpoint.address
 FORM = "it is the output of --listen at the other end, base64 or hex, or @FILE that contains it"
 
 
-def checked(text: str) -> bytes:
-    """As decode(), for user input. Raises ValueError also if the bytes are not an address.
+def checked(text: str, starts: tuple[bytes, ...] = (MAGIC,)) -> bytes:
+    """As decode(), for user input. Raises ValueError also if the bytes are not an address: one that begins so.
 
     No message shows the text: it may hold a secret.
     """
@@ -31,7 +31,7 @@ def checked(text: str) -> bytes:
         raise ValueError(f"{error.filename}: {error.strerror}; {FORM}") from None
     except ValueError:
         address = b""
-    if not address.startswith(MAGIC):
+    if not address.startswith(starts):
         raise ValueError(f"this is not an address: {FORM}")
     return address
 

@@ -130,12 +130,13 @@ def ports(host: Host) -> Finding:
     text = ", ".join(f"{device.name}/{port.number} {port.state}" for device, port in every)
     if not idle:
         return Finding("ports", "ok", text)
-    fixes = dict.fromkeys(_bring_up(device, port) for device, port in idle)
+    fixes = dict.fromkeys(bring_up(device, port) for device, port in idle)
     state: State = "fail" if len(idle) == len(every) else "warn"
     return Finding("ports", state, text, "; ".join(fixes))
 
 
-def _bring_up(device: RdmaDevice, port: Port) -> str:
+def bring_up(device: RdmaDevice, port: Port) -> str:
+    """What to do about a port that is not active."""
     if port.link_layer == "InfiniBand" and port.state in ("INIT", "ARMED"):
         return "start a subnet manager in the fabric (opensm)"
     netdev = device.parent or next((gid.netdev for gid in port.gids if gid.netdev), None)

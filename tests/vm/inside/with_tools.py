@@ -9,8 +9,8 @@ from support.program import run_python
 ADDRESS = "10.77.0.1"  # of guest a on its first wire
 
 
-def run(*arguments: str) -> Any:
-    done = run_python("-m", "zerohop", *arguments, seconds=30)
+def run(*arguments: str, seconds: float = 30) -> Any:
+    done = run_python("-m", "zerohop", *arguments, seconds=seconds)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -36,6 +36,17 @@ def test_doctor_tries_the_route_with_a_second_process() -> None:
     [trial] = report["trials"]
     assert (trial["route"], trial["state"]) == ("host", "ok")
     assert "rxe0" in trial["evidence"]
+
+
+def test_verify_adapter_passes_and_says_that_it_is_software(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    page = run("verify", "--adapter", "rxe0", "--quick", "--json", str(file), seconds=60)
+    report = json.loads(file.read_text())
+    outcomes = {step["name"]: step["outcome"] for step in report["steps"]}
+    assert "fail" not in outcomes.values(), page
+    for name in ("states", "write and read", "srq exhausted", "64 queue pairs", "notifications"):
+        assert outcomes[name] == "pass"
+    assert report["facts"]["what it is"].startswith("NOT HARDWARE: Soft-RoCE (rxe)")
 
 
 def test_topo_shows_the_device() -> None:

@@ -1,8 +1,9 @@
-"""The benchmark's zerohop kernels on one GPU: compiled by CuPy, launched, waited for and timed."""
+"""Kernels on one GPU, the benchmark's or others: compiled by CuPy, launched, waited for and timed."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ STATUSES = {  # zerohop::device::Status
 class Kernels:
     """Loads all of them at once: CUDA may block a kernel load while another kernel waits."""
 
-    def __init__(self, ordinal: int) -> None:
+    def __init__(self, ordinal: int, source: Path = SOURCE, names: Sequence[str] = NAMES) -> None:
         try:
             self._cupy: Any = import_module("cupy")
         except ImportError as error:
@@ -37,9 +38,9 @@ class Kernels:
             raise PeerFailed(f"{why}: pip install 'zerohop[cupy]'") from None
         self._cupy.cuda.Device(ordinal).use()
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
-        module = self._cupy.RawModule(code=SOURCE.read_text(), options=compile_options())
+        module = self._cupy.RawModule(code=source.read_text(), options=compile_options())
         module.compile()
-        self._kernels = {name: module.get_function(name) for name in NAMES}
+        self._kernels = {name: module.get_function(name) for name in names}
         assert all(kernel.num_regs > 0 for kernel in self._kernels.values())  # loads them
         self._outcome = self._cupy.zeros(3, "uint64")
         self._events = [self._cupy.cuda.Event() for _ in range(2)]
