@@ -163,8 +163,8 @@ executes. ``"proxy"``: they write the same entries into a ring, which a thread o
   queue.def_property_readonly(
       "error",
       [](const QueueHandle& self) -> std::optional<std::string> {
-        const gda::DeviceQueue& queue = self.open();
-        std::string why = without_gil([&] { return queue.error(); });
+        const gda::DeviceQueue& opened = self.open();
+        std::string why = without_gil([&] { return opened.error(); });
         return why.empty() ? std::nullopt : std::optional(std::move(why));
       },
       "Why calls of kernels now return ``Status::failed``; None: nothing has failed.");

@@ -1013,8 +1013,8 @@ class Peer:
         *,
         hears: str = "both",
         way: str = "auto",
-        send_queue: str = "auto",
-        completion_queue: str = "auto",
+        send_queue: str = "host",
+        completion_queue: str = "host",
         timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
     ) -> DeviceQueue:
         """
@@ -1038,9 +1038,10 @@ class Peer:
         a microsecond more each time. Those notifications wake nobody, nor do a direct queue's: a CPU that sleeps in
         wait_notify polls every millisecond. By the other ways both receive them.
 
-        send_queue, completion_queue: where these rings of a direct queue lie: in host memory (``"host"``) or in that
-        of `local`'s GPU (``"gpu"``). ``"auto"`` (default): on an mlx5 adapter the GPU, or the host if the adapter cannot
-        have both there; with soft0, which reads and writes a GPU's memory by copies, the host.
+        send_queue, completion_queue: where these rings of a direct queue lie: in host memory (``"host"``, default) or in
+        that of `local`'s GPU (``"gpu"``), where kernels write entries and read completions locally. On an mlx5 adapter
+        the GPU takes DEVX (rdma-core 35, for dma-bufs 43) and dma-bufs or nvidia-peermem; soft0 reads and writes there
+        by copies.
 
         timeout: bound in seconds of this call, and default bound of a kernel's calls (default: the Endpoint's). Raises
         RouteUnavailable, ValueError (unsuitable arrays), PeerLost, CudaError, RegistrationError, TransferTimeout.
