@@ -68,9 +68,8 @@ Devx::Umem Devx::reg_umem(std::span<const UmemRange> ranges) const {
     if (made != nullptr) return own(made);
     if (error_number == 0) error_number = errno;
   }
-  driver::throw_verbs_error("mlx5dv_devx_umem_reg_ex of " +
-                                std::to_string(ranges.front().nbytes) + " bytes on " +
-                                device_->name(),
+  driver::throw_verbs_error("mlx5dv_devx_umem_reg_ex of " + std::to_string(ranges.front().nbytes) +
+                                " bytes on " + device_->name(),
                             error_number);
 }
 
@@ -94,8 +93,8 @@ Devx::Object Devx::create(mlx5::Command& command) const {
 void Devx::ask(mlx5::Command& command) const {
   const auto in = command.bytes();
   const auto out = command.answer();
-  const int result = mlx5dv_->devx_general_cmd(device_->context(), in.data(), in.size(),
-                                               out.data(), out.size());
+  const int result =
+      mlx5dv_->devx_general_cmd(device_->context(), in.data(), in.size(), out.data(), out.size());
   if (result != 0) refuse(command, driver::errno_of(result));
 }
 

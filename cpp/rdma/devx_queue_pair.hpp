@@ -21,8 +21,8 @@ struct DevxRing {
   static std::size_t nbytes_of(std::uint32_t count) noexcept;
 
   std::vector<UmemRange> ranges{};  // of the same memory, as Devx::reg_umem takes them
-  std::byte* at = nullptr;  // its address for who uses the ring: of the host or of a GPU
-  std::uint32_t count = 0;  // a power of two
+  std::byte* at = nullptr;          // its address for who uses the ring: of the host or of a GPU
+  std::uint32_t count = 0;          // a power of two
 
   std::size_t record_at() const noexcept { return ranges.front().nbytes - kRecordNbytes; }
 };

@@ -46,7 +46,7 @@ class Command {
 
  private:
   static constexpr std::size_t kPlain = 0x80 / 8;
-  static constexpr std::size_t kWithContext = 0x880 / 8;       // of a queue, which begins in it
+  static constexpr std::size_t kWithContext = 0x880 / 8;        // of a queue, which begins in it
   static constexpr std::size_t kCapabilities = 16 + (4 << 10);  // the longest answer
 
   const Opcode opcode_;
@@ -56,9 +56,9 @@ class Command {
 
 // QUERY_HCA_CAP: what is asked for, and a field of the answer.
 namespace cap {
-inline constexpr Field kWhich{0x30, 16};                 // op_mod
+inline constexpr Field kWhich{0x30, 16};                   // op_mod
 inline constexpr std::uint64_t kCurrentRoce = 4 << 1 | 1;  // those of RoCE as they are set now
-inline constexpr Field kQpTimestamps{0x80 + 0x1e, 2};    // roce_cap.qp_ts_format
+inline constexpr Field kQpTimestamps{0x80 + 0x1e, 2};      // roce_cap.qp_ts_format
 }  // namespace cap
 
 // Of what was made, in an answer; of what is meant, in a command.
@@ -87,7 +87,7 @@ inline constexpr Field kMigration{kContext + 0x13, 2};  // pm_state
 inline constexpr Field kPd{kContext + 0x28, 24};
 inline constexpr Field kMtu{kContext + 0x40, 3};
 inline constexpr Field kLogMostMessage{kContext + 0x43, 5};
-inline constexpr Field kLogSends{kContext + 0x51, 4};  // in blocks of 64 bytes
+inline constexpr Field kLogSends{kContext + 0x51, 4};    // in blocks of 64 bytes
 inline constexpr Field kTimestamps{kContext + 0x58, 2};  // ts_format
 inline constexpr Field kUarPage{kContext + 0x68, 24};
 inline constexpr Field kUserIndex{kContext + 0x88, 24};
@@ -128,7 +128,7 @@ inline constexpr Field kRemoteMacLow{kPath + 0x140, 32};
 
 inline constexpr std::uint64_t kMigrated = 3;
 inline constexpr std::uint64_t kDefaultTimestamps = 1;  // 0: free running
-inline constexpr std::uint64_t kNoReceives = 3;  // of kReceiveType
+inline constexpr std::uint64_t kNoReceives = 3;         // of kReceiveType
 }  // namespace qp
 
 }  // namespace zerohop::rdma::mlx5

@@ -101,7 +101,8 @@ TEST_CASE_FIXTURE(Placements, "a refused entry is found in a completion queue on
   CHECK(contains(made->error(), "IBV_WC_REM_ACCESS_ERR (syndrome 19"));
 }
 
-TEST_CASE_FIXTURE(Placements, "what the GPU does not export is refused, and the host does without") {
+TEST_CASE_FIXTURE(Placements,
+                  "what the GPU does not export is refused, and the host does without") {
   cuda.export_error = driver::kCudaErrorNotSupported;  // from now on
   CHECK_THROWS_AS(queue(on_host, {RingPlace::gpu, RingPlace::host}), CudaError);
   works(*queue(on_host, {}), on_host);

@@ -64,8 +64,7 @@ DirectQueuePair::DirectQueuePair(const Rail& rail, const rdma::QueuePairOptions&
       mlx5dv_(mlx5dv_of(rail)),
       has_second_path_(driver::has_data_direct(*mlx5dv_, rail.device().context())),
       places_(shown(places)) {
-  const bool all_on_host =
-      places.sends == RingPlace::host && places.completions == RingPlace::host;
+  const bool all_on_host = places.sends == RingPlace::host && places.completions == RingPlace::host;
   const std::size_t completions_at = rdma::DevxRing::nbytes_of(kMostBlocks);
   const std::size_t results_at = completions_at + rdma::DevxRing::nbytes_of(kCompletions);
   if (!all_on_host) {

@@ -66,8 +66,9 @@ class DirectQueuePair {
   const bool has_second_path_;
   const std::string places_;
   // The memory outlives the pair.
-  std::unique_ptr<GpuRings> on_gpu_;                         // null: none
-  std::vector<std::unique_ptr<softhca::RingMemory>> pages_;  // of the host, for what is laid out here
+  std::unique_ptr<GpuRings> on_gpu_;  // null: none
+  std::vector<std::unique_ptr<softhca::RingMemory>>
+      pages_;  // of the host, for what is laid out here
   std::unique_ptr<rdma::RingPair> pair_;
   std::uint64_t results_ = 0;
   std::shared_ptr<rdma::MemoryRegion> results_region_;

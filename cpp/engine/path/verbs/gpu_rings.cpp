@@ -46,8 +46,7 @@ std::vector<rdma::UmemRange> GpuRings::show(std::size_t offset, std::size_t nbyt
 }
 
 std::shared_ptr<rdma::MemoryRegion> GpuRings::register_part(
-    const std::shared_ptr<rdma::ProtectionDomain>& domain, std::size_t offset,
-    std::size_t nbytes) {
+    const std::shared_ptr<rdma::ProtectionDomain>& domain, std::size_t offset, std::size_t nbytes) {
   using rdma::MemoryRegion;
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
   std::byte* const begin = at(offset);
