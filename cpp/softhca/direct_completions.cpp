@@ -7,6 +7,7 @@
 #include <bit>
 #include <cerrno>
 #include <span>
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -29,9 +30,13 @@ DirectCompletions::DirectCompletions(std::uint32_t number, std::uint32_t count, 
       record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))) {
   const mlx5_cqe64 invalid = invalid_cqe();
   if (copies_) {
-    const bool filled =
+    const int error =
         copies_->fill(ring, count * sizeof invalid, std::as_bytes(std::span(&invalid, 1)));
-    if (!filled) throw Error("cannot write the ring of a completion queue: a copy failed", EIO);
+    if (error != 0) {
+      throw Error("cannot write the ring of a completion queue on a GPU (CUDA error " +
+                      std::to_string(error) + ")",
+                  EIO);
+    }
     return;
   }
   for (std::uint32_t place = 0; place < count; ++place) write(place, invalid);
@@ -61,7 +66,7 @@ bool DirectCompletions::push(const ibv_wc& completion) noexcept {
 
 bool DirectCompletions::write(std::uint32_t place, const mlx5_cqe64& entry) noexcept {
   std::byte* const at = memory_.ring() + place * sizeof entry;
-  if (copies_) return copies_->write(at, std::as_bytes(std::span(&entry, 1)));
+  if (copies_) return copies_->write(at, std::as_bytes(std::span(&entry, 1))) == 0;
   const auto words = std::bit_cast<std::array<std::uint64_t, 8>>(entry);
   static_assert(sizeof words == sizeof entry);
   auto* to = reinterpret_cast<std::uint64_t*>(at);

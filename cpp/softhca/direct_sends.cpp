@@ -53,7 +53,7 @@ bool DirectSends::copy_blocks(std::uint32_t first, std::uint32_t end) noexcept {
     const std::size_t place = (taken_ + block) & mask_;
     std::byte* const at = memory_.ring() + place * kBlockBytes;
     if (copies_) {
-      if (!copies_->read(std::span(copy_).subspan(block * kBlockBytes, kBlockBytes), at))
+      if (copies_->read(std::span(copy_).subspan(block * kBlockBytes, kBlockBytes), at) != 0)
         return false;
       continue;
     }

@@ -13,16 +13,17 @@ class RingCopies {
  public:
   explicit RingCopies(std::shared_ptr<driver::Copier> copier) : copier_(std::move(copier)) {}
 
-  // False if a copy failed. Each ends before the call returns.
-  bool read(std::span<std::byte> to, const std::byte* from) const noexcept;
+  // 0, or the device driver's error code. All copies have ended when a call returns.
+  int read(std::span<std::byte> to, const std::byte* from) const noexcept;
   // The last 8 bytes behind all others.
-  bool write(std::byte* to, std::span<const std::byte> entry) const noexcept;
+  int write(std::byte* to, std::span<const std::byte> entry) const noexcept;
   // That entry again and again, up to `nbytes`.
-  bool fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const noexcept;
+  int fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const noexcept;
 
  private:
+  // `copy` starts copies through the first chunk of a lane, and then they are waited for.
   template <typename Copy>
-  bool with_lane(Copy&& copy) const noexcept;
+  int with_lane(Copy&& copy) const noexcept;
 
   const std::shared_ptr<driver::Copier> copier_;
 };

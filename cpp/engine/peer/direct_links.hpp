@@ -20,8 +20,8 @@ class DirectLinks {
         rails_(std::move(rails)),
         tell_(std::move(tell)) {}
 
-  // Throws RouteUnavailable, PeerLost, VerbsError, CudaError, TransferTimeout (the
-  // peer does not answer).
+  // Throws RouteUnavailable, PeerLost, VerbsError, CudaError, and TransferTimeout if the peer does
+  // not answer.
   DirectReach open(EntryReach entries, const RemoteMemory& remote, const RingPlaces& places,
                    const Deadline& deadline);
 

@@ -171,7 +171,13 @@ std::vector<mlx5_err_cqe> DirectQueuePair::copy_completions() const {
 
 std::string DirectQueuePair::failure() const {
   if (pair_->state() != IBV_QPS_ERR) return "";
-  for (const mlx5_err_cqe& entry : copy_completions()) {
+  std::vector<mlx5_err_cqe> entries;
+  try {
+    entries = copy_completions();
+  } catch (const CudaError& error) {
+    return std::string("which entry has failed is not known: ") + error.what();
+  }
+  for (const mlx5_err_cqe& entry : entries) {
     if (entry.op_own >> 4 != MLX5_CQE_REQ_ERR) continue;
     const ibv_wc_status status = driver::status_of_syndrome(entry.syndrome);
     if (status == IBV_WC_WR_FLUSH_ERR) continue;  // behind the one that failed

@@ -1,5 +1,6 @@
 #include "engine/path/verbs/gpu_rings.hpp"
 
+#include <string>
 #include <utility>
 
 #include "base/error.hpp"
@@ -19,15 +20,21 @@ GpuRings::GpuRings(std::shared_ptr<const gpu::Device> device, std::size_t nbytes
       buffer_(gpu::Buffer::create(device_, nbytes, deadline)),
       copier_(std::make_shared<gpu::Copier>(device_, kChunk)) {}
 
+void GpuRings::check(int error, const char* what) const {
+  if (error == 0) return;
+  throw CudaError(std::string("the rings of a queue on ") + device_->facts().device_name() +
+                      " could not be " + what + ": the GPU has failed, or something keeps it busy",
+                  error);
+}
+
 std::vector<std::byte> GpuRings::read(const void* from, std::size_t nbytes) const {
   std::vector<std::byte> bytes(nbytes);
-  if (softhca::RingCopies(copier_).read(bytes, static_cast<const std::byte*>(from))) return bytes;
-  throw CudaError("a ring on " + device_->facts().device_name() + " could not be read", 0);
+  check(softhca::RingCopies(copier_).read(bytes, static_cast<const std::byte*>(from)), "read");
+  return bytes;
 }
 
 void GpuRings::fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const {
-  if (softhca::RingCopies(copier_).fill(to, nbytes, entry)) return;
-  throw CudaError("a ring on " + device_->facts().device_name() + " could not be written", 0);
+  check(softhca::RingCopies(copier_).fill(to, nbytes, entry), "written");
 }
 
 std::vector<rdma::UmemRange> GpuRings::show(std::size_t offset, std::size_t nbytes) {

@@ -43,6 +43,8 @@ class GpuRings {
       std::size_t nbytes);
 
  private:
+  void check(int error, const char* what) const;
+
   const std::shared_ptr<const gpu::Device> device_;
   const std::shared_ptr<gpu::Buffer> buffer_;
   const std::shared_ptr<gpu::Copier> copier_;
