@@ -248,7 +248,7 @@ struct Direct : Couple {
 struct Opened {
   explicit Opened(Direct& between)
       : there(between.theirs.remote()),
-        reach(between.to_right->kernels().direct({&between.ours, &there}, soon())),
+        reach(between.to_right->kernels().direct({&between.ours, &there}, {}, soon())),
         queue(gda::make_ring_queue({between.left, between.to_right, between.ours, there},
                                    reach.entries)) {
     queue.notes = reach.slots;
