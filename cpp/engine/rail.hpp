@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/locks.hpp"
+#include "rdma/connection_manager.hpp"
 #include "rdma/protection_domain.hpp"
 
 namespace zerohop::engine {
@@ -27,13 +28,15 @@ using RailKeys = std::array<std::uint32_t, kMaxRails>;  // lkeys or rkeys; 0: no
 
 class Rail {
  public:
-  // reason: why this device, half a sentence.
-  Rail(RailIndex index, std::shared_ptr<rdma::ProtectionDomain> domain, std::string reason)
+  // reason: why this device, half a sentence. manager: of an iWARP device, which needs one.
+  Rail(RailIndex index, std::shared_ptr<rdma::ProtectionDomain> domain, std::string reason,
+       std::shared_ptr<rdma::ConnectionManager> manager = nullptr)
       : index_(index),
         name_(domain->device().name()),
         software_(domain->verbs().reg_copied_mr != nullptr),
         has_atomics_(domain->device().has_atomics()),
         reason_(std::move(reason)),
+        manager_(std::move(manager)),
         domain_(std::move(domain)) {}
 
   RailIndex index() const noexcept { return index_; }
@@ -49,6 +52,9 @@ class Rail {
     if (domain_) return domain_;
     throw Error("this Endpoint is closed: make a new one");
   }
+  // Connects the queue pairs; null: their addresses alone connect them.
+  const std::shared_ptr<rdma::ConnectionManager>& manager() const noexcept { return manager_; }
+
   // For who keeps the Endpoint from closing meanwhile.
   rdma::Device& device() const { return domain()->device(); }
 
@@ -73,6 +79,7 @@ class Rail {
   const bool software_;
   const bool has_atomics_;
   const std::string reason_;
+  const std::shared_ptr<rdma::ConnectionManager> manager_;
   mutable Mutex<Rank::rails> mutex_;  // guards the next
   std::shared_ptr<rdma::ProtectionDomain> domain_;
   std::string loss_;

@@ -20,13 +20,13 @@ def show(stream: int, data: bytes) -> None:
 
 
 def run_selection(guest: Guest, selection: Selection, **environment: str) -> list[Result]:
-    """The results of all its cases on rxe0."""
+    """The results of all its cases."""
     for line in selection.left_out:
         print(f"left out: {line}")
     command = guest.start(
         [guest.machine.python, "-m", "pytest", *OPTIONS, *selection.options, *selection.files],
         env={
-            "ZEROHOP_TEST_DEVICES": "rxe0",
+            "ZEROHOP_TEST_DEVICES": selection.device,
             "ZEROHOP_TEST_SLOW": SLOW,
             **selection.environment,
             **environment,

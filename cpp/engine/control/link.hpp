@@ -25,6 +25,7 @@ struct LinkRail {
   std::optional<Requeue> requeue;              // the peer's fresh queue pair, waiting for ours
   Clock::time_point requeued{};                // ... since when
   std::optional<Clock::time_point> repair_at;  // when to try again
+  std::optional<Clock::time_point> connecting;  // since when a connection manager connects it
   std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
 };
 

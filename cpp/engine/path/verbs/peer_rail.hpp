@@ -64,14 +64,23 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
 
   RailTerms terms() const;  // of this end
   // Throws ProtocolError for terms that no correct peer offers, VerbsError when the device refuses.
-  void connect(const RailTerms& remote);
+  // By a connection manager it takes longer: this end either dials, or the other one does
+  // (peer_rail_connecting.cpp).
+  void connect(const RailTerms& remote, bool dials = false);
+  bool connecting() const;  // connect() was called, and it is not connected yet
+  // Events of the connection manager. accept(): a request that names this queue pair.
+  void accept(const std::shared_ptr<rdma::Connection>& connection,
+              const rdma::Introduction& introduction);
+  void on_established(const rdma::Connection& connection);
+  void on_connection_closed(const rdma::Connection& connection);
+  bool has(const rdma::Connection& connection) const;
 
   // Puts the queue pair in error, as if the device had: needs_renewal follows.
   void to_error(const std::string& cause);
   // The device says that the queue pair, in error, takes no more messages.
   void on_last_receive();
   // connect() to the fresh queue pair of the same peer.
-  void reconnect(const rdma::QueuePairAddress& remote);
+  void reconnect(const rdma::QueuePairAddress& remote, bool dials = false);
 
   // Makes a fresh, unconnected queue pair, to replace the broken one; jobs
   // submitted from now on wait for connect().
@@ -174,12 +183,16 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   enum class State { unconnected, up, broken, closed };
   // Kept free in the send queue for returning credits, so that two full ends never wait for each
   // other.
-  static constexpr std::uint32_t kReserve = 2;
+  static constexpr std::uint32_t kReserve = 4;
 
   PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
            std::function<void()> needs_renewal);
   std::unique_ptr<rdma::QueuePair> make_queue_pair();
-  void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair);
+  void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair,
+                      std::shared_ptr<rdma::Connection> connection);
+  void connect_queue_pair();
+  void on_first_message();
+  void come_up(bool dialled);
   int completions() const noexcept;
   void take_limits();
 
@@ -190,6 +203,8 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   void finish(Job& job);
   void serve();
   void post_probe();
+  void post_credits(PostedChain&& posted);
+  std::byte* add_short(WorkChain& chain, std::uint32_t nbytes) noexcept;
   bool peer_takes_message() const noexcept {
     return messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
   }
@@ -209,7 +224,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   void report_if_drained();
   void count_as_done(std::uint64_t upto);
 
-  void take(const ibv_wc& completion) noexcept;
+  bool take(const ibv_wc& completion) noexcept;
   void on_receive(const ibv_wc& completion);
   void on_credits(std::uint32_t more);
   void on_message(std::span<const std::byte> bytes);
@@ -232,6 +247,10 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   RailStats stats_;
 
   std::unique_ptr<rdma::QueuePair> queue_pair_;
+  std::shared_ptr<rdma::Connection> connection_;  // by a connection manager; of that one
+  bool dials_ = false;                            // this end does
+  bool knows_terms_ = false;                      // connect() was called
+  bool heard_ = false;                            // the first message has come
   EntryMemory entries_;
   LocalEnd local_;  // of that one
   State state_ = State::unconnected;

@@ -84,18 +84,23 @@ Failure verbs_failure(const std::string& message, int code, Effect effect) {
 }  // namespace
 
 void PeerRail::on_completion(const ibv_wc& completion) noexcept {
-  take(completion);
-  if (ReceivePool::is_receive(completion)) receives_->post(completion.wr_id);
+  const bool posted = take(completion);
+  if (!posted && ReceivePool::is_receive(completion)) receives_->post(completion.wr_id);
 }
 
-void PeerRail::take(const ibv_wc& completion) noexcept {
+// Returns whether the buffer of a receive is posted again: before the peer can hear that the
+// message was taken, as iWARP has no RNR NAK to make the next one wait.
+bool PeerRail::take(const ibv_wc& completion) noexcept {
+  bool posted = false;
   const std::lock_guard lock(group_->mutex);
-  if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
+  if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return posted;  // of a replaced one
   try {
     if (completion.status != IBV_WC_SUCCESS) {
       on_error(completion);
     } else if (ReceivePool::is_receive(completion)) {
       on_receive(completion);
+      receives_->post(completion.wr_id);
+      posted = true;
     } else {
       retire(completion.wr_id);
     }
@@ -105,6 +110,7 @@ void PeerRail::take(const ibv_wc& completion) noexcept {
     break_down(error.what(), /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   }
   report_if_drained();
+  return posted;
 }
 
 void PeerRail::retire(std::uint64_t last_ticket) {
@@ -265,6 +271,7 @@ void PeerRail::fail_followers_of(RailIndex other, std::uint64_t before, std::uin
 bool PeerRail::close(Reason reason) {
   services_.poller->flush();  // so that received data is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
+  std::shared_ptr<rdma::Connection> connection;
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) return false;
@@ -272,11 +279,12 @@ bool PeerRail::close(Reason reason) {
     state_ = State::closed;
     close_reason_ = reason;
     queue_pair = std::move(queue_pair_);
+    connection = std::move(connection_);
     group_->set_serving(rail(), false);
     fruitless_.store(true, std::memory_order_relaxed);
   }
   // From here on the device accesses no memory of this rail.
-  if (queue_pair) end_queue_pair(std::move(queue_pair));
+  if (queue_pair) end_queue_pair(std::move(queue_pair), std::move(connection));
   entries_.deregister();
 
   const std::lock_guard lock(group_->mutex);
