@@ -36,6 +36,7 @@ class Rail {
         software_(domain->verbs().reg_copied_mr != nullptr),
         has_atomics_(domain->device().has_atomics()),
         reason_(std::move(reason)),
+        managed_(manager != nullptr),
         manager_(std::move(manager)),
         domain_(std::move(domain)) {}
 
@@ -52,8 +53,14 @@ class Rail {
     if (domain_) return domain_;
     throw Error("this Endpoint is closed: make a new one");
   }
-  // Connects the queue pairs; null: their addresses alone connect them.
-  const std::shared_ptr<rdma::ConnectionManager>& manager() const noexcept { return manager_; }
+  // A connection manager connects the queue pairs: it is an iWARP device. Otherwise their addresses
+  // alone connect them.
+  bool managed() const noexcept { return managed_; }
+  // Null: it has none, or was let go of.
+  std::shared_ptr<rdma::ConnectionManager> manager() const {
+    const std::lock_guard lock(mutex_);
+    return manager_;
+  }
 
   // For who keeps the Endpoint from closing meanwhile.
   rdma::Device& device() const { return domain()->device(); }
@@ -61,8 +68,10 @@ class Rail {
   // The Endpoint is closed: the device is released, whatever Peers the program keeps.
   void release() noexcept {
     std::shared_ptr<rdma::ProtectionDomain> last;  // closed outside the lock
+    std::shared_ptr<rdma::ConnectionManager> last_manager;
     const std::lock_guard lock(mutex_);
     last.swap(domain_);
+    last_manager.swap(manager_);
   }
 
   // The device failed or was removed: nothing new may be made on it. Called once.
@@ -79,8 +88,9 @@ class Rail {
   const bool software_;
   const bool has_atomics_;
   const std::string reason_;
-  const std::shared_ptr<rdma::ConnectionManager> manager_;
-  mutable Mutex<Rank::rails> mutex_;  // guards the next
+  const bool managed_;
+  mutable Mutex<Rank::rails> mutex_;  // guards the next two
+  std::shared_ptr<rdma::ConnectionManager> manager_;
   std::shared_ptr<rdma::ProtectionDomain> domain_;
   std::string loss_;
   std::atomic<bool> gone_{false};

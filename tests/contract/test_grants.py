@@ -10,9 +10,9 @@ from support.attempt import Attempt, within
 from support.forge import Forged, forge
 from support.link import until
 from support.patience import patient
+from support.refusals import REMOTE_ACCESS
 
 NBYTES = 4096
-REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
 
 
 def give(ep, peer, link):

@@ -26,8 +26,9 @@ void Control::watch_manager(Rail& rail) {
 
 void Control::on_connection_events(Rail& rail) {
   try {
-    while (!rail.gone()) {
-      const auto event = rail.manager()->next_event();
+    const auto manager = rail.manager();
+    while (manager && !rail.gone()) {
+      const auto event = manager->next_event();
       if (!event) break;
       on_connection_event(rail, *event);
     }

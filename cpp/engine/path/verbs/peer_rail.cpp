@@ -22,9 +22,9 @@ LocalEnd ask_local_end(const rdma::QueuePair& queue_pair, const Rail& rail,
                        const ReceivePool& receives) {
   LocalEnd end{.address = queue_pair.address(),
                .link_layer = queue_pair.device().port_attributes().link_layer};
-  if (rail.manager()) {
+  if (const auto manager = rail.manager()) {
     end.address.managed = receives.word();
-    end.address.managed.port = rail.manager()->port();
+    end.address.managed.port = manager->port();
   }
   return end;
 }
@@ -66,7 +66,7 @@ void PeerRail::take_limits() {
   limits_.max_read_sge =
       most_read > 0 ? std::min(limits_.max_sge, static_cast<std::uint32_t>(most_read))
                     : limits_.max_sge;
-  limits_.confirms = services_.rail->manager() != nullptr;
+  limits_.confirms = services_.rail->managed();
   limits_.inline_bytes = queue_pair_->options().inline_bytes;
 }
 

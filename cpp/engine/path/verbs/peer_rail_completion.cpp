@@ -61,6 +61,11 @@ std::string cause_of(const ibv_wc& completion, const Rail& rail) {
   if (completion.status == IBV_WC_REM_ACCESS_ERR) {
     cause += "; most likely its owner closed or dropped it, or its grant ended";
   }
+  if (completion.status == IBV_WC_WR_FLUSH_ERR && rail.managed()) {
+    cause +=
+        "; on iWARP the peer's device ends the connection for what it refuses, such as memory that "
+        "was closed or whose grant ended, and does not say so";
+  }
   if (may_be_the_port(completion.status)) {
     const std::string trouble = rail.device().port_trouble();
     if (!trouble.empty()) cause += "; " + trouble;

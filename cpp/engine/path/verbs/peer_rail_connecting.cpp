@@ -12,7 +12,7 @@ namespace zerohop::engine {
 // With the lock held.
 void PeerRail::connect_queue_pair() {
   const rdma::QueuePairAddress& remote = remote_.queue_pair;
-  const auto& manager = services_.rail->manager();
+  const auto manager = services_.rail->manager();
   if ((remote.managed.port != 0) != (manager != nullptr)) {
     throw VerbsError("device " + services_.rail->name() + (manager ? " is" : " is not") +
                          " an iWARP device, and that of peer '" + group_->peer_name +
