@@ -3,7 +3,7 @@
 //
 // The end that dials sends its Introduction along; the other end accepts if the two queue pairs
 // know each other from the control connection. The dialling end must send the first message on the
-// queue pair, and the other end none before that (RFC 5044, 7.1.2).
+// queue pair, and the other end none before that (RFC 5044, 7.1).
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,7 @@ namespace zerohop::rdma {
 namespace {
 
 // The sink of an RDMA read must be writable by the peer where its answer is a tagged message like a
-// write (RFC 5040, 5.2). Nobody is told the key.
+// write (RFC 5040). Nobody is told the key.
 int sink_access(const Device& device, int access) {
   const bool sink = device.is_iwarp() && (access & IBV_ACCESS_LOCAL_WRITE) != 0;
   return sink ? access | IBV_ACCESS_REMOTE_WRITE : access;
