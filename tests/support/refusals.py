@@ -2,11 +2,14 @@
 
 import os
 
-# enum ibv_wc_status, infiniband/verbs.h. On iWARP the responder ends the connection, and siw's requester learns no reason.
+import zerohop as zh
+
 IWARP = os.environ.get("ZEROHOP_TEST_DEVICES", "").startswith("siw")
-REMOTE_ACCESS = 5 if IWARP else 10  # IBV_WC_WR_FLUSH_ERR, IBV_WC_REM_ACCESS_ERR
+# enum ibv_wc_status, infiniband/verbs.h: REM_ACCESS_ERR. On iWARP the responder ends the connection, and siw's requester
+# learns no reason: LOC_QP_OP_ERR for a request that is being sent, WR_FLUSH_ERR for one that was.
+CODES = {2, 5} if IWARP else {10}
 
 
-def refusal(effect: str) -> tuple[int, str]:
-    """The code and the effect of the VerbsError. effect: where a status says what was refused."""
-    return REMOTE_ACCESS, "all" if IWARP else effect
+def is_refusal(error: zh.VerbsError, effect: str) -> bool:
+    """effect: what a device says that knows what was refused."""
+    return error.code in CODES and error.effect in ({"all", "some"} if IWARP else {effect})

@@ -34,6 +34,12 @@ bool refused_here(ibv_wc_status status) {
          status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_GENERAL_ERR;
 }
 
+// Statuses that the end of the TCP connection under an iWARP queue pair raises: in the middle of a
+// request, or for one that was still queued.
+bool is_end_of_tcp(ibv_wc_status status, const Rail& rail) {
+  return rail.managed() && (status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_WR_FLUSH_ERR);
+}
+
 // Statuses that a port raises when it is down: Soft-RoCE produces each of them.
 bool may_be_the_port(ibv_wc_status status) {
   return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
@@ -61,7 +67,7 @@ std::string cause_of(const ibv_wc& completion, const Rail& rail) {
   if (completion.status == IBV_WC_REM_ACCESS_ERR) {
     cause += "; most likely its owner closed or dropped it, or its grant ended";
   }
-  if (completion.status == IBV_WC_WR_FLUSH_ERR && rail.managed()) {
+  if (is_end_of_tcp(completion.status, rail)) {
     cause +=
         "; on iWARP the peer's device ends the connection for what it refuses, such as memory that "
         "was closed or whose grant ended, and does not say so";
@@ -136,7 +142,8 @@ void PeerRail::on_error(const ibv_wc& completion) {
   if (state_ == State::up) {
     const std::string cause = cause_of(completion, *services_.rail);
     const bool refused = !is_receive && refused_in_order(completion.status);
-    const bool own_fault = !is_receive && refused_here(completion.status);
+    const bool own_fault = !is_receive && refused_here(completion.status) &&
+                           !is_end_of_tcp(completion.status, *services_.rail);
     break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);
   }
   if (!is_receive) fail_chains(completion.wr_id, completion.status);

@@ -11,7 +11,7 @@ import pytest
 import zerohop as zh
 from support.link import until
 from support.program import run_python
-from support.refusals import REMOTE_ACCESS
+from support.refusals import CODES
 from support.verbs_pair import make_side
 
 DEVICE, ADDRESS = "siw0", "10.77.0.1"
@@ -33,7 +33,7 @@ def couple() -> Iterator[tuple[zh.Endpoint, zh.Peer, zh.Endpoint]]:
 
 def test_rping_works() -> None:
     """The rig itself: the kernel's iWARP and librdmacm, without any of ours."""
-    server = subprocess.Popen(["rping", "-s", "-a", ADDRESS, "-C", "3"])
+    server = subprocess.Popen(["rping", "-s", "-P", "-a", ADDRESS])  # until it is killed
     try:
 
         def rings() -> bool:
@@ -41,7 +41,6 @@ def test_rping_works() -> None:
             return subprocess.run(client, check=False, timeout=30).returncode == 0
 
         until(rings, "rping has its three answers", 30)
-        assert server.wait(30) == 0
     finally:
         server.kill()
 
@@ -67,7 +66,7 @@ def test_topo_names_it() -> None:
 def test_the_route_names_it(couple) -> None:
     ours, peer, theirs = couple
     route = peer.route(ours.register(np.ones(9)), theirs.register(np.ones(9)).remote)
-    assert (route.name, route.device) == ("host", DEVICE)
+    assert (route.kind, route.device) == ("host", DEVICE)
     assert route.settings["gid_kind"] == "iWARP"
     assert route.settings["gid"] == route.settings["remote_gid"] == f"::ffff:{ADDRESS}"
 
@@ -106,7 +105,7 @@ def test_what_is_refused_is_not_written_and_the_peer_goes_on(couple) -> None:
     for call in (lambda: peer.write(source, far, notify=(1, 1)), lambda: peer.read(far, source)):
         with pytest.raises(zh.VerbsError, match="iWARP") as caught:
             call().wait()
-        assert caught.value.code == REMOTE_ACCESS
+        assert caught.value.code in CODES
         peer.write(source, kept.remote, notify=(2, 2)).wait()
         assert theirs.wait_notify(2) == 2
     assert (closed == 0).all()
@@ -118,9 +117,9 @@ def test_a_write_that_is_done_has_arrived(couple) -> None:
     """Its own completion would tell only that TCP has the bytes."""
     _, peer, theirs = couple
     seen = np.zeros(NBYTES, np.uint8)
-    far = theirs.register(seen).remote
+    inbox = theirs.register(seen)
     for value in range(1, 100):
-        peer.write(np.full(NBYTES, value, np.uint8), far).wait()
+        peer.write(np.full(NBYTES, value, np.uint8), inbox.remote).wait()
         assert (seen == value).all()
 
 
