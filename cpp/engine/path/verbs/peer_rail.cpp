@@ -12,11 +12,6 @@
 namespace zerohop::engine {
 namespace {
 
-RailServices with_reserve(RailServices services, std::uint32_t reserve) {
-  services.options.send_depth += reserve;
-  return services;
-}
-
 // Call it without the lock: it calls the driver.
 LocalEnd ask_local_end(const rdma::QueuePair& queue_pair, const Rail& rail,
                        const ReceivePool& receives) {
@@ -42,9 +37,14 @@ std::shared_ptr<PeerRail> PeerRail::create(RailServices services, std::shared_pt
   return peer_rail;
 }
 
+RailServices PeerRail::with_reserve(RailServices services) {
+  services.options.send_depth += beyond_send_depth(*services.rail);
+  return services;
+}
+
 PeerRail::PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
                    std::function<void()> needs_renewal)
-    : services_(with_reserve(std::move(services), kReserve)),
+    : services_(with_reserve(std::move(services))),
       receives_(ReceivePool::join(services_.receives[services_.rail->index()])),
       group_(std::move(group)),
       needs_renewal_(std::move(needs_renewal)),
@@ -134,6 +134,9 @@ void PeerRail::connect(const RailTerms& remote, bool dials) {
   group_->set_eager_limit(std::min(services_.messages.slot_nbytes(), remote.slot_nbytes) -
                           sizeof(Message));
   mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(local_.address, remote.queue_pair).mtu);
+  // A few more than any chain needs; adapters that have fewer let requests wait, and answer reads.
+  limits_.max_reads = std::max<std::uint32_t>(
+      rdma::agree(local_.address, remote.queue_pair).reads_out, 4 * kReserve);
   decide();  // the peer is alive
   dials_ = dials;
   knows_terms_ = true;
@@ -279,7 +282,7 @@ Settings PeerRail::settings() const {
   if (!queue_pair_) return {};  // closed
   Settings all =
       settings_of(*queue_pair_, local_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
-  all.emplace_back("send_depth", services_.options.send_depth - kReserve);
+  all.emplace_back("send_depth", services_.options.send_depth - beyond_send_depth(*services_.rail));
   all.emplace_back("message_slots_in", services_.messages.slots);
   all.emplace_back("message_slots_out", remote_.receive_slots);
   all.emplace_back("message_bytes", group_->eager_limit());

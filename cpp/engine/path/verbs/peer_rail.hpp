@@ -183,7 +183,13 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   enum class State { unconnected, up, broken, closed };
   // Kept free in the send queue for returning credits, so that two full ends never wait for each
   // other.
-  static constexpr std::uint32_t kReserve = 4;
+  static constexpr std::uint32_t kReserve = 2;
+  // ... each of which takes two where it has to be confirmed, as every chain does.
+  std::uint32_t reserve() const noexcept { return limits_.confirms ? 2 * kReserve : kReserve; }
+  static std::uint32_t beyond_send_depth(const Rail& rail) noexcept {
+    return rail.managed() ? 2 * kReserve + 1 : kReserve;
+  }
+  static RailServices with_reserve(RailServices services);
 
   PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
            std::function<void()> needs_renewal);
@@ -202,13 +208,18 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   bool advance(Job& job);
   void finish(Job& job);
   void serve();
+  std::uint32_t room_for(const Job& job) const noexcept;
+  std::uint32_t least_room() const noexcept { return limits_.confirms ? 2 : 1; }
+  bool has_room_for_confirmation() const noexcept {
+    return !limits_.confirms || send_queue_.reads() < limits_.max_reads;
+  }
   void post_probe();
   void post_credits(PostedChain&& posted);
   std::byte* add_short(WorkChain& chain, std::uint32_t nbytes) noexcept;
   bool peer_takes_message() const noexcept {
     return messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
   }
-  bool message_allowed(const Job& job) const noexcept;
+  bool message_allowed(const Job& job, const WorkChain& chain) const noexcept;
   void add_message(WorkChain& chain, Message message, SendBuffer payload, PostedChain& posted);
   void post(WorkChain& chain, PostedChain&& posted);
   void return_credits();
@@ -262,6 +273,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   std::list<Job> jobs_;  // mostly empty, and takes no memory then
   std::atomic<std::size_t> jobs_waiting_{0};
   std::uint32_t epoch_ = 0;
+  std::uint64_t reads_end_ = 0;        // behind the ticket of a job's data that is read
   std::uint64_t last_job_ = 0;         // numbers of jobs: given so far,
   std::uint64_t jobs_done_ = 0;        // acknowledged, or failed, with all before it,
   std::uint64_t last_broken_job_ = 0;  // and given when the queue pair broke
