@@ -101,8 +101,10 @@ void Control::on_unconnected(Link& link, RailIndex rail, const std::string& caus
 void Control::check_connecting(Link& link, Clock::time_point now) {
   for (RailIndex rail = 0; rail < link.rails.size() && links_.contains(link); ++rail) {
     LinkRail& state = link.rails[rail];
+    const auto peer_rail = link.peer ? link.peer->rails().at(rail) : nullptr;
+    if (peer_rail && rails_[rail]->managed()) peer_rail->nudge();
     if (!state.connecting) continue;
-    if (!link.peer->rails().at(rail)->connecting()) {
+    if (!peer_rail->connecting()) {
       state.connecting.reset();
     } else if (now - *state.connecting > kConnectWithin) {
       on_unconnected(link, rail, "the peer's end did not answer in time");

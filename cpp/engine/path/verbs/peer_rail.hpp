@@ -73,6 +73,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
               const rdma::Introduction& introduction);
   void on_established(const rdma::Connection& connection);
   void on_connection_closed(const rdma::Connection& connection);
+  void nudge();  // now and then
   bool has(const rdma::Connection& connection) const;
 
   // Puts the queue pair in error, as if the device had: needs_renewal follows.
@@ -262,6 +263,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   bool dials_ = false;                            // this end does
   bool knows_terms_ = false;                      // connect() was called
   bool heard_ = false;                            // the first message has come
+  bool probing_ = false;                          // the probe is not confirmed yet
   EntryMemory entries_;
   LocalEnd local_;  // of that one
   State state_ = State::unconnected;

@@ -129,7 +129,10 @@ void PeerRail::retire(std::uint64_t last_ticket) {
   std::uint64_t ticket = 0;
   while (send_queue_.pop_until(last_ticket, chain, ticket)) {
     if (chain.job > 0) jobs_done_ = chain.job;
-    if (chain.probe) serve();
+    if (chain.probe) {
+      probing_ = false;
+      serve();
+    }
     if (!chain.transfer) continue;
     if (chain.atomic) chain.transfer->set_result(entries_.result(send_queue_.index(ticket)));
     chain.transfer->note_progress();

@@ -76,6 +76,17 @@ void PeerRail::on_established(const rdma::Connection& connection) {
   come_up(/*dialled=*/true);
 }
 
+// Soft iWARP may overlook the first message to an end that is just accepting (siw_accept() listens to
+// the socket after it has answered), until more bytes come: those of a read that confirms nothing.
+void PeerRail::nudge() {
+  const std::lock_guard lock(group_->mutex);
+  const bool waits = state_ == State::up && dials_ && probing_;
+  if (!waits || send_queue_.room() == 0 || !has_room_for_confirmation()) return;
+  if (!send_queue_.make_room()) return;
+  WorkChain chain(1, 1);
+  post(chain, PostedChain{});
+}
+
 // With the lock held.
 void PeerRail::on_first_message() {
   heard_ = true;

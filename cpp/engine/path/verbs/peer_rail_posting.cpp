@@ -304,6 +304,9 @@ void PeerRail::post_credits(PostedChain&& posted) {
 
 // A fresh queue pair connects even over a cut wire: the rail works again once a write of no bytes
 // has completed.
-void PeerRail::post_probe() { post_credits(PostedChain{.transfer = {}, .probe = true}); }
+void PeerRail::post_probe() {
+  probing_ = true;
+  post_credits(PostedChain{.transfer = {}, .probe = true});
+}
 
 }  // namespace zerohop::engine
