@@ -9,21 +9,22 @@
 
 namespace zerohop::driver {
 
-// X(member, symbol, version that introduced it). Each returns -1 and sets errno on failure, or NULL.
-#define ZEROHOP_RDMACM(X)                                                  \
-  X(create_event_channel, rdma_create_event_channel, "RDMACM_1.0")         \
-  X(destroy_event_channel, rdma_destroy_event_channel, "RDMACM_1.0")       \
-  X(create_id, rdma_create_id, "RDMACM_1.0")                               \
-  X(destroy_id, rdma_destroy_id, "RDMACM_1.0")                             \
-  X(bind_addr, rdma_bind_addr, "RDMACM_1.0")                               \
-  X(resolve_addr, rdma_resolve_addr, "RDMACM_1.0")                         \
-  X(resolve_route, rdma_resolve_route, "RDMACM_1.0")                       \
-  X(connect, rdma_connect, "RDMACM_1.0")                                   \
-  X(listen, rdma_listen, "RDMACM_1.0")                                     \
-  X(accept, rdma_accept, "RDMACM_1.0")                                     \
-  X(reject, rdma_reject, "RDMACM_1.0")                                     \
-  X(get_src_port, rdma_get_src_port, "RDMACM_1.0")                         \
-  X(get_cm_event, rdma_get_cm_event, "RDMACM_1.0")                         \
+// X(member, symbol, version that introduced it). Each returns -1 and sets errno on failure, or
+// NULL.
+#define ZEROHOP_RDMACM(X)                                            \
+  X(create_event_channel, rdma_create_event_channel, "RDMACM_1.0")   \
+  X(destroy_event_channel, rdma_destroy_event_channel, "RDMACM_1.0") \
+  X(create_id, rdma_create_id, "RDMACM_1.0")                         \
+  X(destroy_id, rdma_destroy_id, "RDMACM_1.0")                       \
+  X(bind_addr, rdma_bind_addr, "RDMACM_1.0")                         \
+  X(resolve_addr, rdma_resolve_addr, "RDMACM_1.0")                   \
+  X(resolve_route, rdma_resolve_route, "RDMACM_1.0")                 \
+  X(connect, rdma_connect, "RDMACM_1.0")                             \
+  X(listen, rdma_listen, "RDMACM_1.0")                               \
+  X(accept, rdma_accept, "RDMACM_1.0")                               \
+  X(reject, rdma_reject, "RDMACM_1.0")                               \
+  X(get_src_port, rdma_get_src_port, "RDMACM_1.0")                   \
+  X(get_cm_event, rdma_get_cm_event, "RDMACM_1.0")                   \
   X(ack_cm_event, rdma_ack_cm_event, "RDMACM_1.0")
 
 struct RdmaCm {

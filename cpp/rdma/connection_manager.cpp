@@ -55,8 +55,7 @@ void ConnectionManager::DestroyId::operator()(rdma_cm_id* id) const noexcept {
 
 std::shared_ptr<ConnectionManager> ConnectionManager::create(
     const Device& device, std::shared_ptr<const driver::RdmaCm> functions) {
-  std::shared_ptr<ConnectionManager> manager(
-      new ConnectionManager(device, std::move(functions)));
+  std::shared_ptr<ConnectionManager> manager(new ConnectionManager(device, std::move(functions)));
   manager->listen();
   return manager;
 }
@@ -162,9 +161,8 @@ std::optional<ConnectionEvent> ConnectionManager::read(const rdma_cm_event& even
     if (event.param.conn.private_data_len >= sizeof introduction) {
       std::memcpy(&introduction, event.param.conn.private_data, sizeof introduction);
     }
-    return ConnectionEvent{.kind = Kind::requested,
-                           .connection = std::move(connection),
-                           .introduction = introduction};
+    return ConnectionEvent{
+        .kind = Kind::requested, .connection = std::move(connection), .introduction = introduction};
   }
   auto* const owner = static_cast<Connection*>(event.id->context);
   held = owner ? owner->weak_from_this().lock() : nullptr;
@@ -181,8 +179,7 @@ std::optional<ConnectionEvent> ConnectionManager::read(const rdma_cm_event& even
     case RDMA_CM_EVENT_ADDR_CHANGE:
     case RDMA_CM_EVENT_TIMEWAIT_EXIT: return std::nullopt;
     default:
-      return ConnectionEvent{
-          .kind = Kind::failed, .connection = held, .text = failure_text(event)};
+      return ConnectionEvent{.kind = Kind::failed, .connection = held, .text = failure_text(event)};
   }
 }
 

@@ -109,9 +109,8 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create(std::shared_ptr<ProtectionDom
                                                    void* address, std::size_t nbytes, int access) {
   const std::string what = describe(address, nbytes, access);
   check_size(domain->device(), what, nbytes);
-  Handle handle(
-      register_range(*domain, address, nbytes, sink_access(domain->device(), access)),
-      Deregister{{&domain->verbs()}});
+  Handle handle(register_range(*domain, address, nbytes, sink_access(domain->device(), access)),
+                Deregister{{&domain->verbs()}});
   if (handle == nullptr) {
     const int error_number = errno;  // building the message may change it
     throw RegistrationError(
@@ -128,9 +127,8 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create_dmabuf(std::shared_ptr<Protec
   const std::string what =
       describe(reinterpret_cast<void*>(range.address), range.nbytes, access) + " as a dma-buf";
   check_size(domain->device(), what, range.nbytes);
-  Handle handle(
-      register_dmabuf(*domain, range, sink_access(domain->device(), access), data_direct),
-      Deregister{{&domain->verbs()}});
+  Handle handle(register_dmabuf(*domain, range, sink_access(domain->device(), access), data_direct),
+                Deregister{{&domain->verbs()}});
   if (handle == nullptr) {
     const int error_number = errno;
     throw RegistrationError(

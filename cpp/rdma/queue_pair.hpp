@@ -13,9 +13,10 @@ namespace zerohop::rdma {
 
 // Of a queue pair that a connection manager connects (iWARP); zeros for others.
 struct ManagedEnd {
-  std::uint16_t port = 0;      // rdma_cm listens there, at the address in `gid`
-  std::uint32_t word_key = 0;  // of a byte that the peer may read, to learn that what it sent before
-  std::uint64_t word = 0;      // has arrived
+  std::uint16_t port = 0;  // rdma_cm listens there, at the address in `gid`
+  std::uint32_t word_key =
+      0;                   // of a byte that the peer may read, to learn that what it sent before
+  std::uint64_t word = 0;  // has arrived
 };
 
 // What the other side needs to connect: a plain value sent over the wire.

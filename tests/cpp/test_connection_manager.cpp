@@ -15,8 +15,8 @@
 #include "base/unique_fd.hpp"
 #include "engine/core/device_choice.hpp"
 #include "fake_verbs.hpp"
-#include "reported.hpp"
 #include "rdma/connection_manager.hpp"
+#include "reported.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -159,7 +159,7 @@ TEST_CASE_FIXTURE(Siw, "an iWARP device has the addresses of its network interfa
   CHECK(device->gid().kind == rdma::GidKind::iwarp);
   const std::string address = rdma::gid_text(device->gid().value);
   CHECK((address == "::1" || address == "::ffff:127.0.0.1"));  // with IPv6, or without
-  verbs.gid_table[0].gid.raw[0] = 2;  // the MAC address of nobody
+  verbs.gid_table[0].gid.raw[0] = 2;                           // the MAC address of nobody
   CHECK_THROWS_WITH_AS(open(), doctest::Contains("without an IP address: give it one"), VerbsError);
 }
 
@@ -175,8 +175,7 @@ TEST_CASE_FIXTURE(Siw, "a port that is in use is not the only one") {
   cm.ports_in_use = 2;
   CHECK(manager()->port() == 4791);
   cm.ports_in_use = 1000;
-  CHECK_THROWS_WITH_AS(manager(), doctest::Contains("Address already in use"),
-                       VerbsError);
+  CHECK_THROWS_WITH_AS(manager(), doctest::Contains("Address already in use"), VerbsError);
 }
 
 TEST_CASE_FIXTURE(Siw, "who dials introduces its queue pair") {

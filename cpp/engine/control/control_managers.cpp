@@ -1,6 +1,6 @@
-// Rails whose queue pairs a connection manager connects (rdma/connection_manager.hpp). The side that
-// dialled the control connection dials their connections as well, and is established once they are.
-// All of it runs on the progress thread.
+// Rails whose queue pairs a connection manager connects (rdma/connection_manager.hpp). The side
+// that dialled the control connection dials their connections as well, and is established once they
+// are. All of it runs on the progress thread.
 #include <sys/epoll.h>
 
 #include <cerrno>

@@ -13,7 +13,7 @@ namespace {
 constexpr int kFirstDepth = 4096;  // completions: about a dozen Peers before the first resize
 // Few drivers of iWARP devices can resize: for some 400 Peers, as many as the receives allow.
 constexpr int kIwarpDepth = 131072;
-constexpr int kBatch = 16;         // completions taken from the device at once
+constexpr int kBatch = 16;  // completions taken from the device at once
 
 [[noreturn]] void throw_closed() { throw Error("this Endpoint is closed: make a new one"); }
 

@@ -38,9 +38,9 @@ struct JobLimits {
   // A completed write or send only shows that the device has sent it (iWARP: TCP has it), not that
   // it has arrived: each chain ends with a read of one byte, which is answered behind all of it.
   bool confirms = false;
-  // Then also: a request that waits in the device, behind a fence or for want of max_rd_atomic, must
-  // not be posted. Soft iWARP answers no reads of the peer meanwhile, and two such ends would wait
-  // for each other.
+  // Then also: a request that waits in the device, behind a fence or for want of max_rd_atomic,
+  // must not be posted. Soft iWARP answers no reads of the peer meanwhile, and two such ends would
+  // wait for each other.
   std::uint32_t max_reads = 0;
 
   // A chain for what `room` entries of the send queue take.

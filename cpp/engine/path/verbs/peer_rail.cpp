@@ -63,9 +63,9 @@ PeerRail::PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
 void PeerRail::take_limits() {
   limits_.max_sge = queue_pair_->options().send_sge;
   const auto most_read = services_.rail->device().attributes().max_sge_rd;  // 0: does not say
-  limits_.max_read_sge =
-      most_read > 0 ? std::min(limits_.max_sge, static_cast<std::uint32_t>(most_read))
-                    : limits_.max_sge;
+  limits_.max_read_sge = most_read > 0
+                             ? std::min(limits_.max_sge, static_cast<std::uint32_t>(most_read))
+                             : limits_.max_sge;
   limits_.confirms = services_.rail->managed();
   limits_.inline_bytes = queue_pair_->options().inline_bytes;
 }

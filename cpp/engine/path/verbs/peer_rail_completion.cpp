@@ -104,7 +104,8 @@ void PeerRail::on_completion(const ibv_wc& completion) noexcept {
 bool PeerRail::take(const ibv_wc& completion) noexcept {
   bool posted = false;
   const std::lock_guard lock(group_->mutex);
-  if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return posted;  // of a replaced one
+  if (!queue_pair_ || completion.qp_num != queue_pair_->number())
+    return posted;  // of a replaced one
   try {
     if (completion.status != IBV_WC_SUCCESS) {
       on_error(completion);

@@ -76,8 +76,9 @@ void PeerRail::on_established(const rdma::Connection& connection) {
   come_up(/*dialled=*/true);
 }
 
-// Soft iWARP may overlook the first message to an end that is just accepting (siw_accept() listens to
-// the socket after it has answered), until more bytes come: those of a read that confirms nothing.
+// Soft iWARP may overlook the first message to an end that is just accepting (siw_accept() listens
+// to the socket after it has answered), until more bytes come: those of a read that confirms
+// nothing.
 void PeerRail::nudge() {
   const std::lock_guard lock(group_->mutex);
   const bool waits = state_ == State::up && dials_ && probing_;

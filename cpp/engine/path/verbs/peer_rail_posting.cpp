@@ -35,8 +35,8 @@ bool PeerRail::submit_at_once(const std::shared_ptr<Transfer>& transfer, const R
   std::unique_lock lock(group_->mutex, std::defer_lock);
   if (briefly && !lock.try_lock()) return false;
   if (!briefly) lock.lock();
-  const bool has_room =
-      may_post() && jobs_.empty() && send_queue_.room() > reserve() + least_room() && send_queue_.make_room();
+  const bool has_room = may_post() && jobs_.empty() &&
+                        send_queue_.room() > reserve() + least_room() && send_queue_.make_room();
   if (!has_room || range.run.nbytes > limits_.max_message) return false;
   if (limits_.confirms && send_queue_.reads() + reserve() > limits_.max_reads) return false;
   if (message && !peer_takes_message()) return false;
@@ -172,14 +172,12 @@ bool PeerRail::advance(Job& job) {
   while (!job.data_done() || !job.message_done()) {
     const std::uint32_t room = room_for(job);
     if (room < least_room() || !send_queue_.make_room()) return false;
-    WorkChain chain = limits_.chain(room,
-                                    job.is_read() ? limits_.max_read_sge : limits_.max_sge);
+    WorkChain chain = limits_.chain(room, job.is_read() ? limits_.max_read_sge : limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
     const std::uint64_t ticket = send_queue_.next_ticket();
     job.fill(chain, limits_, entries_.result_element(send_queue_.index(send_queue_.next_ticket())));
     if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
-    if (job.data_done() && !job.message_done() && !chain.full() &&
-        message_allowed(job, chain)) {
+    if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job, chain)) {
       add_message(chain, job.message(), job.take_payload(), posted);
       if (job.is_read() && !limits_.confirms) chain.back().send_flags |= IBV_SEND_FENCE;
       job.message_posted();

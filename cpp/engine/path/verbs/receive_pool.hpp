@@ -20,7 +20,7 @@ namespace zerohop::engine {
 
 class ReceivePool final : public CompletionSink {
  public:
-  static constexpr std::uint32_t kMost = 512;  // messages, unless one Peer may send more
+  static constexpr std::uint32_t kMost = 512;            // messages, unless one Peer may send more
   static constexpr std::uint32_t kMostUnshared = 16384;  // ... where each Peer has its share
 
   // Also reserves room in the completion queue of that rail. Throws VerbsError.

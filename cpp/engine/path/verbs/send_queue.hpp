@@ -17,10 +17,10 @@ struct PostedChain {
   std::shared_ptr<Transfer> transfer;  // null for the engine's own traffic
   std::uint32_t requests = 0;
   std::uint32_t reads = 0;  // of them
-  bool atomic = false;    // its result lies in the result word of this entry
-  SendBuffer message{};   // of the message it ends with, if that has one
-  bool probe = false;     // that it completes tells that the rail serves again
-  std::uint64_t job = 0;  // the number of the job that ends with it; 0: none does
+  bool atomic = false;      // its result lies in the result word of this entry
+  SendBuffer message{};     // of the message it ends with, if that has one
+  bool probe = false;       // that it completes tells that the rail serves again
+  std::uint64_t job = 0;    // the number of the job that ends with it; 0: none does
 };
 
 class SendQueue {
