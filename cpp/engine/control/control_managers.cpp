@@ -52,14 +52,14 @@ void Control::on_connection_event(Rail& rail, const rdma::ConnectionEvent& event
   const std::shared_ptr<Link> link = link_of(rail.index(), *event.connection);
   if (!link) return;  // it was given up
   const auto peer_rail = link->peer->rails().at(rail.index());
-  const bool connecting = peer_rail->connecting();
   if (event.kind == Kind::routed) return connect_routed(rail.index(), event.connection);
   if (event.kind == Kind::established) {
     peer_rail->on_established(*event.connection);
     if (link->dialled) link->rails[rail.index()].connecting.reset();
     return complete(*link);
   }
-  if (!connecting) return peer_rail->on_connection_closed(*event.connection);
+  poller_->flush();  // the first message may have come before the end
+  if (!peer_rail->connecting()) return peer_rail->on_connection_closed(*event.connection);
   on_unconnected(*link, rail.index(),
                  event.text.empty() ? "the peer closed the connection" : event.text);
 }
