@@ -46,6 +46,7 @@ def test_rping_works() -> None:
         until(rings, "rping has its three answers", 60)
     finally:
         server.kill()
+        server.wait(30)
 
 
 def test_doctor_sees_the_device() -> None:
