@@ -16,6 +16,7 @@
 
 #include "base/error.hpp"
 #include "base/locks.hpp"
+#include "rdma/connection_manager.hpp"
 #include "rdma/protection_domain.hpp"
 
 namespace zerohop::engine {
@@ -27,13 +28,16 @@ using RailKeys = std::array<std::uint32_t, kMaxRails>;  // lkeys or rkeys; 0: no
 
 class Rail {
  public:
-  // reason: why this device, half a sentence.
-  Rail(RailIndex index, std::shared_ptr<rdma::ProtectionDomain> domain, std::string reason)
+  // reason: why this device, half a sentence. manager: of an iWARP device, which needs one.
+  Rail(RailIndex index, std::shared_ptr<rdma::ProtectionDomain> domain, std::string reason,
+       std::shared_ptr<rdma::ConnectionManager> manager = nullptr)
       : index_(index),
         name_(domain->device().name()),
         software_(domain->verbs().reg_copied_mr != nullptr),
         has_atomics_(domain->device().has_atomics()),
         reason_(std::move(reason)),
+        managed_(manager != nullptr),
+        manager_(std::move(manager)),
         domain_(std::move(domain)) {}
 
   RailIndex index() const noexcept { return index_; }
@@ -49,14 +53,25 @@ class Rail {
     if (domain_) return domain_;
     throw Error("this Endpoint is closed: make a new one");
   }
+  // A connection manager connects the queue pairs: it is an iWARP device. Otherwise their addresses
+  // alone connect them.
+  bool managed() const noexcept { return managed_; }
+  // Null: it has none, or was let go of.
+  std::shared_ptr<rdma::ConnectionManager> manager() const {
+    const std::lock_guard lock(mutex_);
+    return manager_;
+  }
+
   // For who keeps the Endpoint from closing meanwhile.
   rdma::Device& device() const { return domain()->device(); }
 
   // The Endpoint is closed: the device is released, whatever Peers the program keeps.
   void release() noexcept {
     std::shared_ptr<rdma::ProtectionDomain> last;  // closed outside the lock
+    std::shared_ptr<rdma::ConnectionManager> last_manager;
     const std::lock_guard lock(mutex_);
     last.swap(domain_);
+    last_manager.swap(manager_);
   }
 
   // The device failed or was removed: nothing new may be made on it. Called once.
@@ -73,7 +88,9 @@ class Rail {
   const bool software_;
   const bool has_atomics_;
   const std::string reason_;
-  mutable Mutex<Rank::rails> mutex_;  // guards the next
+  const bool managed_;
+  mutable Mutex<Rank::rails> mutex_;  // guards the next two
+  std::shared_ptr<rdma::ConnectionManager> manager_;
   std::shared_ptr<rdma::ProtectionDomain> domain_;
   std::string loss_;
   std::atomic<bool> gone_{false};

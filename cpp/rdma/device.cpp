@@ -7,7 +7,9 @@
 #include <cerrno>
 
 #include "base/error.hpp"
+#include "driver/rdmacm.hpp"
 #include "driver/verbs_call.hpp"
+#include "rdma/iwarp_gids.hpp"
 #include "rdma/verbs_text.hpp"
 
 namespace zerohop::rdma {
@@ -96,11 +98,15 @@ void Device::choose_port(const PortWish& wish) {
   std::string obstacles;
   for (const std::uint8_t port : ports_to_try(ports.size(), wish, name_)) {
     const ibv_port_attr& attributes = ports[port - 1u];
-    const auto gids = list_gids(*verbs_, context_.get(), port, ports);
+    auto gids = list_gids(*verbs_, context_.get(), port, ports);
+    if (is_iwarp()) gids = iwarp_gids(gids);
     const bool ethernet = attributes.link_layer == IBV_LINK_LAYER_ETHERNET;
     const std::optional<Gid> gid = find_gid(gids, ethernet, wish);
     // Before the GIDs: a port that is down or not RoCE has no such GID either.
     std::string cause = obstacle_of(context_->device->transport_type, attributes, port);
+    if (cause.empty() && is_iwarp() && !driver::librdmacm().functions) {
+      cause = "is an iWARP device: " + driver::librdmacm().reason;
+    }
     const bool serves = cause.empty() && gid;
     if (gid && (serves || port_ == 0)) {
       port_ = port;
@@ -108,7 +114,8 @@ void Device::choose_port(const PortWish& wish) {
     }
     if (serves) return;
     if (cause.empty()) {
-      cause = "port " + std::to_string(port) + " " + lack_of_gid(gids, ethernet, wish);
+      cause = is_iwarp() ? "has a network interface without an IP address: give it one"
+                         : "port " + std::to_string(port) + " " + lack_of_gid(gids, ethernet, wish);
     }
     if (obstacles.find(cause) != std::string::npos) continue;  // about the device, not the port
     obstacles += (obstacles.empty() ? "" : "; ") + cause;

@@ -38,6 +38,10 @@ class Device {
   // Why queue pairs could not run on any port tried at opening: half a sentence with the device as
   // its subject ("has port 1 in state DOWN: ..."); empty if they could.
   const std::string& obstacle() const noexcept { return obstacle_; }
+  // Its queue pairs are connected by rdma_cm (connection_manager.hpp), and have neither immediate
+  // data nor atomics; what waits for a receive ends the connection, where others delay it (RNR
+  // NAK).
+  bool is_iwarp() const noexcept { return context_->device->transport_type == IBV_TRANSPORT_IWARP; }
   // Whether it supports atomics and registering memory for them.
   bool has_atomics() const noexcept { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
 

@@ -66,6 +66,7 @@ const char* gid_kind_name(GidKind kind) noexcept {
     case GidKind::infiniband: return "InfiniBand";
     case GidKind::roce_v1: return "RoCE v1";
     case GidKind::roce_v2: return "RoCE v2";
+    case GidKind::iwarp: return "iWARP";
     case GidKind::unknown: break;
   }
   return "unknown kind";

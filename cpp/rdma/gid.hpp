@@ -16,6 +16,7 @@ enum class GidKind : std::uint8_t {
   infiniband,
   roce_v1,  // Ethernet frames: reaches the same Ethernet segment only
   roce_v2,  // UDP/IP: can be routed
+  iwarp,    // an IP address of the device's network interface
   unknown,  // libibverbs has an interface older than 1.11, without the kind
 };
 

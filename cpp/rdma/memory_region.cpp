@@ -11,6 +11,13 @@
 namespace zerohop::rdma {
 namespace {
 
+// The sink of an RDMA read must be writable by the peer where its answer is a tagged message like a
+// write (RFC 5040). Nobody is told the key.
+int sink_access(const Device& device, int access) {
+  const bool sink = device.is_iwarp() && (access & IBV_ACCESS_LOCAL_WRITE) != 0;
+  return sink ? access | IBV_ACCESS_REMOTE_WRITE : access;
+}
+
 constexpr int kRemoteModify = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 
 // Cause and remedy; the errno values are those of man ibv_reg_mr and of the kernel behind it.
@@ -102,7 +109,8 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create(std::shared_ptr<ProtectionDom
                                                    void* address, std::size_t nbytes, int access) {
   const std::string what = describe(address, nbytes, access);
   check_size(domain->device(), what, nbytes);
-  Handle handle(register_range(*domain, address, nbytes, access), Deregister{{&domain->verbs()}});
+  Handle handle(register_range(*domain, address, nbytes, sink_access(domain->device(), access)),
+                Deregister{{&domain->verbs()}});
   if (handle == nullptr) {
     const int error_number = errno;  // building the message may change it
     throw RegistrationError(
@@ -119,7 +127,7 @@ std::shared_ptr<MemoryRegion> MemoryRegion::create_dmabuf(std::shared_ptr<Protec
   const std::string what =
       describe(reinterpret_cast<void*>(range.address), range.nbytes, access) + " as a dma-buf";
   check_size(domain->device(), what, range.nbytes);
-  Handle handle(register_dmabuf(*domain, range, access, data_direct),
+  Handle handle(register_dmabuf(*domain, range, sink_access(domain->device(), access), data_direct),
                 Deregister{{&domain->verbs()}});
   if (handle == nullptr) {
     const int error_number = errno;

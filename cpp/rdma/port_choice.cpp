@@ -55,13 +55,8 @@ std::vector<std::uint8_t> ports_to_try(std::size_t count, const PortWish& wish,
 
 std::string obstacle_of(ibv_transport_type transport, const ibv_port_attr& attributes,
                         std::uint8_t port) {
-  if (transport == IBV_TRANSPORT_IWARP) {
-    return "is an iWARP adapter, which serves no route: notifications need write with immediate, "
-           "which iWARP lacks, as it lacks atomics, and it connects through rdma_cm only; use "
-           "soft0@<its network interface>";
-  }
-  if (transport != IBV_TRANSPORT_IB) {
-    return "speaks neither InfiniBand nor RoCE; use soft0@<its network interface>";
+  if (transport != IBV_TRANSPORT_IB && transport != IBV_TRANSPORT_IWARP) {
+    return "speaks neither InfiniBand, RoCE nor iWARP; use soft0@<its network interface>";
   }
   if (attributes.state == IBV_PORT_ACTIVE) return "";
   return "has port " + std::to_string(port) + " in state " + port_state_name(attributes.state) +
@@ -79,7 +74,7 @@ std::optional<Gid> find_gid(std::span<const Gid> gids, bool ethernet, const Port
       if (gid.index == wish.gid_index) return gid;
       continue;
     }
-    if (gid.kind != kind && gid.kind != GidKind::unknown) continue;
+    if (gid.kind != kind && gid.kind != GidKind::iwarp && gid.kind != GidKind::unknown) continue;
     if (best == nullptr || reach_of(gid.value) > reach_of(best->value)) best = &gid;
   }
   return best != nullptr ? std::optional(*best) : std::nullopt;

@@ -11,6 +11,14 @@
 
 namespace zerohop::rdma {
 
+// Of a queue pair that a connection manager connects (iWARP); zeros for others.
+struct ManagedEnd {
+  std::uint16_t port = 0;  // rdma_cm listens there, at the address in `gid`
+  std::uint32_t word_key =
+      0;                   // of a byte that the peer may read, to learn that what it sent before
+  std::uint64_t word = 0;  // has arrived
+};
+
 // What the other side needs to connect: a plain value sent over the wire.
 struct QueuePairAddress {
   std::uint32_t number = 0;  // 24 bits
@@ -20,6 +28,7 @@ struct QueuePairAddress {
   std::uint8_t mtu = IBV_MTU_1024;  // ibv_mtu
   std::uint8_t reads_in = 1;   // reads and atomics this side serves at once (max_dest_rd_atomic)
   std::uint8_t reads_out = 1;  // ... and has outstanding at most (max_rd_atomic)
+  ManagedEnd managed{};
 };
 
 struct QueuePairOptions {
@@ -74,7 +83,7 @@ class QueuePair {
   void to_ready_to_send(const QueuePairAddress& remote);
   void to_error();
   void to_reset();
-  void connect(const QueuePairAddress& remote);  // INIT -> RTR -> RTS
+  void connect(const QueuePairAddress& remote);  // INIT -> RTR -> RTS; not on an iWARP device
 
   QueuePairAddress address() const;  // fixed at creation; its psn is random
   std::uint32_t number() const noexcept { return handle_->qp_num; }

@@ -1,7 +1,9 @@
 // The transitions of an RC queue pair. Each mask lists exactly the attributes that the InfiniBand
 // specification (volume 1, table 96; man ibv_modify_qp) requires for that transition.
 #include <algorithm>
+#include <cerrno>
 
+#include "base/error.hpp"
 #include "rdma/queue_pair.hpp"
 #include "rdma/refusal.hpp"
 
@@ -49,7 +51,8 @@ void QueuePair::to_init(std::optional<int> remote_access) {
   attributes.pkey_index = options_.pkey_index;
   attributes.port_num = device().port();
   attributes.qp_access_flags = static_cast<unsigned>(remote_access.value_or(all));
-  modify(*this, attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
+  const int of_port = device().is_iwarp() ? 0 : IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+  modify(*this, attributes, IBV_QP_STATE | of_port | IBV_QP_ACCESS_FLAGS);
 }
 
 void QueuePair::to_ready_to_receive(const QueuePairAddress& remote) {
@@ -93,6 +96,12 @@ void QueuePair::to_reset() {
 }
 
 void QueuePair::connect(const QueuePairAddress& remote) {
+  if (device().is_iwarp()) {
+    throw VerbsError("queue pairs of " + device().name() +
+                         ", an iWARP device, are connected by rdma_cm, as an Endpoint does: use "
+                         "zh.Endpoint, or a queue pair of another device",
+                     EOPNOTSUPP);
+  }
   to_init();
   to_ready_to_receive(remote);
   to_ready_to_send(remote);

@@ -121,8 +121,8 @@ class Endpoint(_core.Endpoint):
 
     Raises:
         VerbsError: no such device, or it refuses (the message lists the devices), or it cannot
-            serve (no active port, no GID of the kind). iWARP adapters are always refused: every Peer
-            needs write with immediate, which iWARP lacks; use ``soft0@<its network interface>`` there.
+            serve (no active port, no GID of the kind). An iWARP device, which lacks
+            atomics, is chosen only where no other adapter serves; both ends need one.
         OSError: ``metrics`` cannot be served as requested.
         TypeError, ValueError: a knob that does not exist or is out of range, or an invalid value.
     """

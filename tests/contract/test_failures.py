@@ -14,9 +14,9 @@ from support.forge import Forged, forge
 from support.keeper import keep
 from support.link import until
 from support.patience import LOST_WITHIN
+from support.refusals import IWARP, is_refusal
 
 NBYTES = 1024  # of one packet: refused whole
-REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
 
 
 class Stage:
@@ -56,6 +56,9 @@ REFUSED = {
 }  # fmt: skip
 
 
+ATOMICS = ("fetch_add", "compare_swap")
+
+
 def effect_of(name):
     """A write is one chain with its notification: any of it may be what was refused. Staged, it is alone."""
     return "some" if "notify" in name and not staged_by_endpoints() else "nothing"
@@ -65,10 +68,14 @@ def test_what_the_peer_refuses(process):
     with process(keep) as s:
         at = Stage(s)
         for name, provoke in REFUSED.items():
+            if IWARP and name.startswith(
+                ATOMICS
+            ):  # they are refused here, and inside/siw0 has that
+                continue
             with pytest.raises(zh.VerbsError) as caught:
                 provoke(at).wait()
             error = caught.value
-            assert (error.code, error.effect) == (REMOTE_ACCESS, effect_of(name)), (name, error)
+            assert is_refusal(error, effect_of(name)), (name, error)
             assert s.peer.alive
             s.peer.notify(2, 2).wait()  # the broken queue pair has been replaced
 

@@ -10,9 +10,9 @@ from support.attempt import Attempt, within
 from support.forge import Forged, forge
 from support.link import until
 from support.patience import patient
+from support.refusals import CODES
 
 NBYTES = 4096
-REMOTE_ACCESS = 10  # IBV_WC_REM_ACCESS_ERR, infiniband/verbs.h
 
 
 def give(ep, peer, link):
@@ -59,7 +59,7 @@ def refused(call):
     """For want of a right, not by a queue pair that is yet to recover: something that is allowed goes in between."""
     with pytest.raises(zh.VerbsError) as error, within(10):
         call().wait()
-    assert error.value.code == REMOTE_ACCESS
+    assert error.value.code in CODES
 
 
 def test_a_grant_to_read_allows_no_more(remote, kind):
@@ -110,7 +110,7 @@ def test_nothing_is_written_after_revoke_has_returned(remote):
         flood = Attempt(write_for_ever, s, far)
         until(lambda: giver.ask("show")[0] > 0, "something is written", 10)
         left = giver.ask("revoke", 0)
-        assert flood.failure(zh.VerbsError, timeout=10).code == REMOTE_ACCESS
+        assert flood.failure(zh.VerbsError, timeout=10).code in CODES
         np.testing.assert_array_equal(giver.ask("show"), left)
         giver.end()
 

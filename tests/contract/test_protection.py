@@ -13,6 +13,7 @@ from support.arrays import array, block, pattern
 from support.attempt import within
 from support.forge import Forged, forge
 from support.keeper import keep
+from support.refusals import IWARP
 
 REFUSED = (zh.Error, ValueError, TypeError, IndexError)
 NBYTES = 4096
@@ -68,7 +69,10 @@ def test_forged_remote_memory_is_refused_at_the_owner(remote, verb):
             bad = forge(victim.target.remote, **fields)
             error = victim.check_refused(lambda bad=bad: calls[verb](bad))
             if isinstance(error, zh.VerbsError):
-                assert (error.code != 0, error.effect) == (True, "nothing"), name
+                assert error.code != 0, name
+                assert IWARP or error.effect == "nothing", (
+                    name
+                )  # there no status says what was refused
 
 
 def test_more_bytes_than_registered_are_refused(remote, kind):

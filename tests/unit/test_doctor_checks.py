@@ -58,6 +58,14 @@ def with_rdma(**options: Any) -> Callable[[Path], Machine]:
     return build
 
 
+def with_rnic(path: Path) -> Machine:
+    """An iWARP adapter with its file."""
+    machine = plain(path)
+    machine.rdma("irdma0", "0000:00 05.0", node_type="4: RNIC", link="Ethernet", driver="ice")
+    offer_uverbs(machine, ["irdma0"])
+    return machine
+
+
 # Check, machine, files written there, what the host answers (of `cuda` and `verbs` what differs), state,
 # and what the evidence or the fix says.
 CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, Any], str, str]] = [
@@ -179,7 +187,9 @@ CASES: list[tuple[Check, Callable[[Path], Machine], dict[str, Any], dict[str, An
     (rdma.mtu, with_rdma(), {}, {"verbs": {"mtu": 2048}}, "warn", "subnet manager"),
     (rdma.mtu, workstation, {}, {"verbs": NO_VERBS}, "absent", ""),
     (rdma.transport, workstation, {}, {}, "ok", "mlx5_0: InfiniBand or RoCE"),
-    (rdma.transport, with_rdma(node_type="4: RNIC", link="Ethernet"), {}, {}, "absent", "iWARP, never used"),
+    (rdma.transport, with_rdma(node_type="4: RNIC", link="Ethernet"), {}, {}, "ok", "iWARP, connected by rdma_cm"),
+    (rdma.uverbs, with_rnic, {}, {}, "fail", "/dev/infiniband/rdma_cm missing"),
+    (rdma.uverbs, with_rnic, {"dev/infiniband/rdma_cm": ""}, {}, "ok", "/dev/infiniband/rdma_cm"),
     (sharing.p2p, workstation, {}, {}, "absent", ""),
     (sharing.p2p, virtual, {}, {}, "ok", "every pair of 2 GPUs, over PHB"),
     (sharing.ipc, virtual, {}, {}, "ok", "IPC handles and file descriptors"),
@@ -260,11 +270,15 @@ def test_provider_names(tmp_path, driver_name, node_type, provider):
     assert rdma.provider_of(device) == provider
 
 
-def test_iwarp_beside_roce_counts_for_nothing(tmp_path):
+def test_iwarp_beside_roce(tmp_path):
+    """Its ports count; it has no GID of RoCE, and TCP chooses its own segments."""
     machine = workstation(tmp_path)
     machine.rdma("irdma0", None, node_type="4: RNIC", link="Ethernet")
-    assert "irdma0: iWARP, never used" in rdma.transport(host_of(machine)).evidence
-    assert "irdma0" not in rdma.ports(host_of(machine)).evidence
+    host = host_of(machine)
+    assert "irdma0: iWARP, connected by rdma_cm" in rdma.transport(host).evidence
+    assert "irdma0" in rdma.ports(host).evidence
+    assert "irdma0" not in rdma.gids(host).evidence
+    assert "irdma0" not in rdma.mtu(host).evidence
 
 
 @pytest.mark.parametrize(("peers", "state"), [({(0, 1)}, "warn"), (set(), "fail")])

@@ -92,12 +92,12 @@ def test_adapter_that_cannot_be_used(tmp_path, spoil):
     assert verdicts(host)["host"].reason == "over soft0"
 
 
-def test_iwarp_serves_no_route(tmp_path):
+def test_iwarp_serves_the_route_of_host_memory(tmp_path):
     machine = plain(tmp_path)
     machine.rdma("irdma0", "0000:00 05.0", node_type="4: RNIC", link="Ethernet", driver="ice")
+    machine.write("dev/infiniband/rdma_cm", "")
     host = host_of(ready(machine))
-    assert verdicts(host)["host"].reason == "over soft0"
-    assert "transport, ports: irdma0: iWARP, never used" in verdicts(host)["gpudirect"].reason
+    assert verdicts(host)["host"].reason == "over an RDMA device"
 
 
 @pytest.mark.parametrize("lack", ["gpu", "adapter", "kernel"])

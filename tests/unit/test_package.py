@@ -117,6 +117,7 @@ def test_wheel_is_small_and_depends_on_little(wheel):
 
 NO_HEADERS = ["-DCMAKE_FIND_ROOT_PATH=/nonexistent", "-DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY"]
 IBVERBS = ["-DIBVERBS_INCLUDE=/usr/include"]
+RDMACM = ["-DRDMACM_INCLUDE=/usr/include"]
 EVERYTHING = [f"-DPython_EXECUTABLE={sys.executable}"]
 
 
@@ -128,7 +129,8 @@ def configure(repository: Path, build: Path, *options: str) -> subprocess.Comple
     ("options", "remedy"),
     [
         (NO_HEADERS, "apt-get install libibverbs-dev"),
-        ([*NO_HEADERS, *IBVERBS], "apt-get install libsodium-dev"),
+        ([*NO_HEADERS, *IBVERBS], "apt-get install librdmacm-dev"),
+        ([*NO_HEADERS, *IBVERBS, *RDMACM], "apt-get install libsodium-dev"),
         ([*EVERYTHING, "-DCMAKE_DISABLE_FIND_PACKAGE_pybind11=ON"], "-m pip install pybind11"),
     ],
 )

@@ -87,7 +87,8 @@ def include_problem(root: Path, name: Path, mark: str, target: str) -> str | Non
         return 'our headers are named from cpp/, as "layer/noun.hpp"'
     if first == layer == "engine":
         return room_problem("/".join(name.parts[2:-1]), target)
-    if first not in RANK or first == layer:
+    is_of_system = mark == "<" and not (root / "cpp" / target).is_file()  # rdma/rdma_cma.h
+    if first not in RANK or first == layer or is_of_system:
         return None
     if RANK[first] == RANK[layer]:
         return "siblings do not include each other"

@@ -49,7 +49,7 @@ class Guest:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="zerohop-vm-")))
             self._log = folder / "console.log"
             self._initramfs = folder / "initramfs"
-            write_initramfs(machine.kernel, self._initramfs)
+            write_initramfs(machine.kernel, machine.fabric, self._initramfs)
             self._boot()
             self._stack = stack.pop_all()
 

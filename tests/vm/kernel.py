@@ -8,15 +8,16 @@ import lzma
 import os
 import re
 import shutil
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from vm.apt import download, run
+from vm.siw import siw
 from vm.unavailable import Unavailable
 
 # What a guest needs, with everything those depend on. rdma_rxe asks for the crc32 transform by name
-# when a link is added, which no dependency list shows.
+# when a link is added, and libcrc32c for crc32c, which no dependency list shows.
 MODULES = [
     "virtio_pci",
     "virtio_console",
@@ -29,8 +30,10 @@ MODULES = [
     "ib_uverbs",
     "rdma_ucm",
     "rdma_rxe",
+    "crc32c_generic",
+    "libcrc32c",  # the last two are for siw, which siw.py builds
 ]
-OPTIONAL = {"crc32_generic"}  # newer kernels need no module for it
+OPTIONAL = {"crc32_generic", "crc32c_generic", "libcrc32c"}  # newer kernels need no module for them
 PACKAGE = re.compile(r"linux-image-(\d[\w.+~-]*)-amd64")
 FLAVOURS = ("-cloud", "-rt")  # the first lacks rdma_rxe, the second is for other purposes
 
@@ -48,6 +51,10 @@ class Kernel:
     @property
     def modules(self) -> list[Path]:
         return sorted((self.folder / "modules").iterdir())
+
+    def modules_for(self, fabric: str) -> list[Path]:
+        """fabric: "rxe" or "siw", as `rdma link add` calls it."""
+        return [*self.modules, *([siw(self.folder)] if fabric == "siw" else [])]
 
 
 def cache() -> Path:
@@ -70,7 +77,7 @@ def _download(wanted: str, folder: Path) -> str:
     except Unavailable:
         if os.geteuid() != 0:
             raise
-    _run("apt-get", "update", "-qq")  # the lists were empty, or older than what the mirror keeps
+    run("apt-get", "update", "-qq")  # the lists were empty, or older than what the mirror keeps
     return _fetch(_available(wanted), folder)
 
 
@@ -83,28 +90,8 @@ def _newest(names: list[str], wanted: str) -> str | None:
     return max(usable, key=version)[0] if usable else None
 
 
-def _run(*command: str, cwd: Path | None = None) -> str:
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
-    try:
-        done = subprocess.run(
-            [shutil.which(command[0], path=path) or command[0], *command[1:]],
-            cwd=cwd,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=True,
-        )
-    except FileNotFoundError as error:
-        raise Unavailable(f"{command[0]} is missing: run .ci/packages vm") from error
-    except subprocess.CalledProcessError as error:
-        raise Unavailable(f"{' '.join(command)} failed: {error.stderr.strip()[-500:]}") from error
-    except subprocess.TimeoutExpired as error:
-        raise Unavailable(f"{' '.join(command)} took more than {error.timeout} s") from error
-    return done.stdout
-
-
 def _available(wanted: str) -> str:
-    names = _run("apt-cache", "search", "--names-only", "^linux-image-[0-9].*-amd64$")
+    names = run("apt-cache", "search", "--names-only", "^linux-image-[0-9].*-amd64$")
     found = _newest([line.split()[0] for line in names.splitlines()], wanted)
     if found is None:
         raise Unavailable(
@@ -119,9 +106,7 @@ def _fetch(package: str, folder: Path) -> str:
     with tempfile.TemporaryDirectory(dir=folder, prefix=".fetching-") as name:
         work = Path(name)
         print(f"fetching {package}", flush=True)
-        _run("apt-get", "download", "-q", package, cwd=work)
-        (archive,) = work.glob("*.deb")
-        _run("dpkg-deb", "-x", str(archive), str(work / "tree"))
+        run("dpkg-deb", "-x", str(download(package, work)), str(work / "tree"))
         ready = work / "ready"
         (ready / "modules").mkdir(parents=True)
         (image,) = (work / "tree/boot").glob("vmlinuz-*")
@@ -137,7 +122,7 @@ def _fetch(package: str, folder: Path) -> str:
 
 def _keep_modules(tree: Path, kept: Path) -> None:
     (modules,) = (tree / "lib/modules").iterdir()
-    _run("depmod", "-b", str(tree), modules.name)
+    run("depmod", "-b", str(tree), modules.name)
     for number, path in enumerate(_load_order(modules)):
         content = path.read_bytes()
         if path.suffix == ".xz":

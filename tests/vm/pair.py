@@ -1,4 +1,4 @@
-"""Two guests joined by wires, with one Soft-RoCE device per wire: rxe0, rxe1, ..."""
+"""Two guests joined by wires, with one device per wire: rxe0, rxe1, ... or siw0, siw1, ..."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from vm.wire import Wire
 class Pair:
     """`with Pair(wires=2) as pair:` boots both; `pair.a`, `pair.b`, `pair.wires`."""
 
-    def __init__(self, wires: int = 1, cpus: int = 2, memory_mib: int = 1536) -> None:
+    def __init__(
+        self, wires: int = 1, cpus: int = 2, memory_mib: int = 1536, fabric: str = "rxe"
+    ) -> None:
         self.wires = [Wire(number) for number in range(wires)]
-        self._cpus, self._memory_mib = cpus, memory_mib
+        self._cpus, self._memory_mib, self._fabric = cpus, memory_mib, fabric
         self._stack = ExitStack()
 
     def _boot(self, side: int) -> Guest:
@@ -27,6 +29,7 @@ class Pair:
             wires=[wire.ends[side].fileno() for wire in self.wires],
             cpus=self._cpus,
             memory_mib=self._memory_mib,
+            fabric=self._fabric,
         )
         guest = Guest(machine, name="ab"[side])
         self._stack.callback(guest.close)

@@ -20,6 +20,7 @@ class Machine:
     """What a guest is made of. side: 0 or 1, the host part of its addresses (10.77.WIRE.SIDE+1).
 
     wires: descriptors of the socket each wire is, in order; without any there is one dummy network.
+    fabric: "rxe" (Soft-RoCE) or "siw" (Soft iWARP); its device on wire 1 is rxe1 or siw1.
     shell: the terminal type of an interactive shell on the console, in place of the agent.
     """
 
@@ -29,6 +30,7 @@ class Machine:
     wires: list[int] = field(default_factory=list)
     cpus: int = 2
     memory_mib: int = 2048
+    fabric: str = "rxe"
     shell: str = ""
 
 
@@ -54,6 +56,7 @@ def command_line(machine: Machine, initramfs: Path, agent: int, qmp: int, log: P
         "zerohop_python": machine.python,
         "zerohop_side": machine.side,
         "zerohop_wires": len(machine.wires),
+        "zerohop_fabric": machine.fabric,
         "zerohop_shell": machine.shell,
     }
     words = [f"{name}={value}" for name, value in variables.items()]

@@ -1,4 +1,4 @@
-"""Which cases of the contract run on Soft-RoCE, in one guest and between two, and why the others do not.
+"""Which cases of the contract run on Soft-RoCE and Soft iWARP, in one guest and between two, and why the others do not.
 
 An emulated processor is ten times slower than a real one, and `make test` has minutes. Left out is what
 never reaches the device, or says nothing there that a case that stays does not say.
@@ -112,18 +112,38 @@ OF_ONE_HOST = {
 }  # fmt: skip
 
 
+# On Soft iWARP these stay out too.
+NOT_ON_IWARP = {
+    "atomics, which iWARP lacks; inside/siw0 has how they are refused": ["test_atomics.py"],
+    "transfers before a refused one may lack their confirmation; they are done, and say so": [
+        "test_protection.py::test_operations_behind_a_refused_one_end_and_say_how",
+    ],
+    "kills the peer in an atomic": ["test_peer_killed.py::test_kill_9_in_the_middle[rxe0-fetch_add"],
+    "begins with an atomic; inside/siw0 has what it is about": [
+        "test_closing.py::test_closing_lets_go_of_the_device_whatever_is_kept",
+    ],
+    "queue pairs of the test's own, which rdma_cm alone connects": ["test_verbs_operations.py"],
+}  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Selection:
-    """files: paths for pytest; options and environment: what narrows them; seconds: at most.
+    """device: what it runs on; files: paths for pytest; options and environment: what narrows them; seconds: at most.
 
     left_out: why what does not run, a line each.
     """
 
+    device: str
     files: list[Path]
     options: list[str]
     environment: dict[str, str]
     seconds: float
     left_out: list[str]
+
+    @property
+    def fabric(self) -> str:
+        """Of its device: "rxe" or "siw"."""
+        return self.device.rstrip("0")
 
 
 # The kernel pins pages whoever allocated them, and importing PyTorch alone takes a minute there.
@@ -135,33 +155,38 @@ def contract_files() -> list[str]:
     return sorted(path.name for path in (REPOSITORY / CONTRACT).glob("test_*.py"))
 
 
-def in_one_guest() -> Selection:
+def in_one_guest(device: str) -> Selection:
+    """device: "rxe0" or "siw0"."""
     inside = sorted(
-        path.relative_to(REPOSITORY) for path in (REPOSITORY / INSIDE).glob("with_*.py")
+        path.relative_to(REPOSITORY) for path in (REPOSITORY / INSIDE / device).glob("with_*.py")
     )
     if os.environ.get("ZEROHOP_TEST_VM") == "full":
-        return Selection(
-            [CONTRACT / name for name in contract_files()] + inside, [], {}, 7200.0, []
-        )
-    return _select(LEFT_OUT, NARROW, 1500.0, inside)
+        return _select(device, {}, {}, 7200.0, inside)
+    return _select(device, LEFT_OUT, NARROW, 1500.0, inside)
 
 
-def between_two_guests() -> Selection:
+def between_two_guests(device: str) -> Selection:
     """Without what tests of one guest there are inside: those are about programs, not hosts."""
     far = {"ZEROHOP_TEST_PARTNERS": "far"}
     if os.environ.get("ZEROHOP_TEST_VM") == "full":
-        return _select(OF_ONE_HOST, far, 7200.0)
-    return _select({**LEFT_OUT, **OF_ONE_HOST}, {**NARROW, **far}, 1200.0)
+        return _select(device, OF_ONE_HOST, far, 7200.0)
+    return _select(device, {**LEFT_OUT, **OF_ONE_HOST}, {**NARROW, **far}, 1200.0)
 
 
 def _select(
+    device: str,
     left_out: dict[str, list[str]],
     environment: dict[str, str],
     seconds: float,
     inside: Sequence[Path] = (),
 ) -> Selection:
-    why = {name: reason for reason, names in left_out.items() for name in names}
+    reasons = {**left_out, **(NOT_ON_IWARP if device == "siw0" else {})}
+    why = {
+        name.replace("[rxe0", f"[{device}").replace("-rxe0-", f"-{device}-"): reason
+        for reason, names in reasons.items()
+        for name in names
+    }
     chosen = [CONTRACT / name for name in contract_files() if name not in why]
     options = [f"--deselect={CONTRACT / name}" for name in why if "::" in name]
     reported = [f"{name}: {reason}" for name, reason in why.items()]
-    return Selection([*chosen, *inside], options, environment, seconds, reported)
+    return Selection(device, [*chosen, *inside], options, environment, seconds, reported)

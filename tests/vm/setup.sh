@@ -1,5 +1,5 @@
 #!/bin/sh
-# Inside a guest, on the files of the host: networks, one Soft-RoCE device each, then the agent.
+# Inside a guest, on the files of the host: networks, one device of the fabric each, then the agent.
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 export HOME=/root
 mkdir -p /dev/pts /dev/shm
@@ -13,7 +13,8 @@ ulimit -n 65536  # the kernel gives its first process 1024
 wire() {  # wire NUMBER NETDEV: an address and a device on it
   ip link set "$2" mtu 4200 up  # room for an RDMA MTU of 4096
   ip address add "10.77.$1.$((zerohop_side + 1))/24" dev "$2"
-  rdma link add "rxe$1" type rxe netdev "$2" || echo "zerohop: no device rxe$1"
+  rdma link add "$zerohop_fabric$1" type "$zerohop_fabric" netdev "$2" ||
+    echo "zerohop: no device $zerohop_fabric$1"
 }
 
 if [ "$zerohop_wires" = 0 ]; then

@@ -87,6 +87,9 @@ void fields(auto& each, Is<rdma::QueuePairAddress> auto& m) {
   each(m.mtu);
   each(m.reads_in);
   each(m.reads_out);
+  each(m.managed.port);
+  each(m.managed.word_key);
+  each(m.managed.word);
 }
 
 void fields(Encoder& each, const std::vector<rdma::QueuePairAddress>& all) {

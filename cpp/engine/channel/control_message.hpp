@@ -16,7 +16,7 @@
 
 namespace zerohop::engine {
 
-inline constexpr std::uint32_t kControlVersion = 9;          // of the messages, sent in Hello
+inline constexpr std::uint32_t kControlVersion = 10;         // of the messages, sent in Hello
 inline constexpr std::size_t kMaxNameBytes = 4096;           // names, host names, reasons
 inline constexpr std::size_t kMaxRemoteMemoryBytes = 65536;  // an encoded RemoteMemory
 

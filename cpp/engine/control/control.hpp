@@ -142,6 +142,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   Hello make_hello(const Link& link, const EndpointId& to, Peer& peer);
   void establish(Link& link);
   void connect_rails(Link& link, const Hello& hello);
+  void complete(Link& link);
 
   // --- several rails, and their repair (control_rails.cpp) ---
   void check_rails(Link& link, Clock::time_point now);
@@ -154,6 +155,16 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void tell_renewed(Link& link, RailIndex rail);
   void reconnect(Link& link, RailIndex rail);
   void postpone(Link& link, RailIndex rail, const std::string& cause);
+
+  // --- rails that a connection manager connects (control_managers.cpp) ---
+  void watch_manager(Rail& rail);
+  void on_connection_events(Rail& rail);
+  void on_connection_event(Rail& rail, const rdma::ConnectionEvent& event);
+  void connect_routed(RailIndex rail, const std::shared_ptr<rdma::Connection>& connection);
+  void on_unconnected(Link& link, RailIndex rail, const std::string& cause);
+  void note_connecting(Link& link, RailIndex rail);
+  void check_connecting(Link& link, Clock::time_point now);
+  std::shared_ptr<Link> link_of(RailIndex rail, const rdma::Connection& connection);
 
   // --- events of the devices (control_devices.cpp) ---
   void watch_device(Rail& rail);

@@ -156,7 +156,9 @@ void Control::connect_rails(Link& link, const Hello& hello) {
     try {
       peer_rail->connect({.queue_pair = hello.queue_pairs[index],
                           .receive_slots = hello.receive_slots,
-                          .slot_nbytes = hello.slot_nbytes});
+                          .slot_nbytes = hello.slot_nbytes},
+                         /*dials=*/link.dialled.has_value());
+      note_connecting(link, index);
       ++connected;
     } catch (const VerbsError& error) {
       if (count == 1) throw;
@@ -204,6 +206,15 @@ void Control::on_hello_to_initiator(Link& link, const Hello& hello) {
   } catch (const std::exception& error) {
     finish(hello.id, nullptr, Failure::of_current_exception());
     return lose(link, error.what());
+  }
+  complete(link);
+}
+
+// On the side that dialled: once all rails are connected, or have failed to be.
+void Control::complete(Link& link) {
+  if (!link.dialled || !link.greeted || link.established) return;
+  for (const LinkRail& rail : link.rails) {
+    if (rail.connecting) return;
   }
   send(link, Ready{});
   establish(link);

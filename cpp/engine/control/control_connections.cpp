@@ -152,6 +152,8 @@ void Control::forget_lost_peers() {
 }
 
 void Control::check_link(Link& link, Clock::time_point now) {
+  check_connecting(link, now);
+  if (!links_.contains(link)) return;
   if (!link.established) {
     // A connection that this side dialled has a deadline of its own.
     if (!link.dialled && now - link.opened > kHandshakeFor)

@@ -30,6 +30,7 @@ void Control::watch_device(Rail& rail) {
                    [this, &rail](std::uint32_t events) { on_completion_events(rail, events); });
   progress_->watch(rail.device().async_fd(), EPOLLIN,
                    [this, &rail](std::uint32_t events) { on_async_events(rail, events); });
+  if (rail.managed()) watch_manager(rail);
 }
 
 // Consumes the events that woke the thread; idle() then polls.
@@ -126,6 +127,7 @@ void Control::on_device_lost(Rail& rail, const std::string& cause) {
   // The descriptors would stay readable and keep waking this thread.
   progress_->unwatch(rail.device().async_fd());
   progress_->unwatch(poller_->event_fd(rail.index()));
+  if (const auto manager = rail.manager()) progress_->unwatch(manager->event_fd());
   links_.each([&](Link& link) {
     const auto peer_rail = link.peer ? link.peer->rails().at(rail.index()) : nullptr;
     if (rails_.size() == 1 || (peer_rail && link.peer->rails().count() == 1)) {

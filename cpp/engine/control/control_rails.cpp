@@ -121,7 +121,8 @@ void Control::reconnect(Link& link, RailIndex rail) {
   const rdma::QueuePairAddress remote = state.requeue->queue_pair;
   state.requeue.reset();
   state.broke.reset();
-  link.peer->rails().at(rail)->reconnect(remote);
+  link.peer->rails().at(rail)->reconnect(remote, /*dials=*/link.dialled.has_value());
+  note_connecting(link, rail);
 }
 
 void Control::check_rails(Link& link, Clock::time_point now) {

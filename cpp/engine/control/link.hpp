@@ -18,14 +18,15 @@ namespace zerohop::engine {
 struct LinkRail {
   using Clock = std::chrono::steady_clock;
 
-  std::uint32_t generation = 0;                // of this end's queue pair: counts the repairs
-  std::uint32_t peer_generation = 0;           // of the peer's
-  bool repair_wanted = false;                  // it broke before both sides were ready
-  bool renewing = false;                       // the drivers' thread makes a fresh queue pair
-  std::optional<Requeue> requeue;              // the peer's fresh queue pair, waiting for ours
-  Clock::time_point requeued{};                // ... since when
-  std::optional<Clock::time_point> repair_at;  // when to try again
-  std::optional<Clock::time_point> broke;      // while what was cut off then is undecided
+  std::uint32_t generation = 0;                 // of this end's queue pair: counts the repairs
+  std::uint32_t peer_generation = 0;            // of the peer's
+  bool repair_wanted = false;                   // it broke before both sides were ready
+  bool renewing = false;                        // the drivers' thread makes a fresh queue pair
+  std::optional<Requeue> requeue;               // the peer's fresh queue pair, waiting for ours
+  Clock::time_point requeued{};                 // ... since when
+  std::optional<Clock::time_point> repair_at;   // when to try again
+  std::optional<Clock::time_point> connecting;  // since when a connection manager connects it
+  std::optional<Clock::time_point> broke;       // while what was cut off then is undecided
 };
 
 struct Link : std::enable_shared_from_this<Link> {

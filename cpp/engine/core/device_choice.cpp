@@ -28,10 +28,15 @@ DeviceChoice first_that_serves(const rdma::PortWish& wish, const DevicePreferenc
   std::vector<std::string> names = adapter_names(library);
   std::ranges::stable_sort(names, {}, preferred);
   std::string obstacles;
+  std::shared_ptr<rdma::Device> iwarp;  // it lacks atomics: if no other one serves
   for (const std::string& name : names) {
     std::string cause;
     try {
       auto device = rdma::Device::open(library.verbs, name, wish);
+      if (device->obstacle().empty() && device->is_iwarp() && !is_preferred(name)) {
+        if (!iwarp) iwarp = std::move(device);
+        continue;
+      }
       if (device->obstacle().empty()) {
         return {std::move(device),
                 is_preferred(name) ? preference.reason : "it is the first adapter that can serve"};
@@ -42,6 +47,7 @@ DeviceChoice first_that_serves(const rdma::PortWish& wish, const DevicePreferenc
     }
     obstacles += (obstacles.empty() ? "" : "; ") + cause;
   }
+  if (iwarp) return {std::move(iwarp), "it is the first adapter that can serve (iWARP)"};
   auto device = open_device(std::string(softhca::kLoopbackDevice), wish, library);
   if (obstacles.empty()) obstacles = "this machine has none";
   return {std::move(device), "no RDMA adapter can serve (" + obstacles + ")"};

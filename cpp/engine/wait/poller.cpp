@@ -11,7 +11,9 @@ namespace zerohop::engine {
 namespace {
 
 constexpr int kFirstDepth = 4096;  // completions: about a dozen Peers before the first resize
-constexpr int kBatch = 16;         // completions taken from the device at once
+// Few drivers of iWARP devices can resize: for some 400 Peers, as many as the receives allow.
+constexpr int kIwarpDepth = 131072;
+constexpr int kBatch = 16;  // completions taken from the device at once
 
 [[noreturn]] void throw_closed() { throw Error("this Endpoint is closed: make a new one"); }
 
@@ -26,7 +28,8 @@ Poller::Poller(const Devices& devices, std::chrono::microseconds spin, Interrupt
       waits_(std::move(waits)),
       shares_(devices.size()) {
   for (std::size_t rail = 0; rail < devices.size(); ++rail) {
-    const int depth = std::min(kFirstDepth, devices[rail]->attributes().max_cqe);
+    const int depth = std::min(devices[rail]->is_iwarp() ? kIwarpDepth : kFirstDepth,
+                               devices[rail]->attributes().max_cqe);
     shares_[rail].queue = rdma::CompletionQueue::create(devices[rail], depth);
   }
 }

@@ -143,7 +143,7 @@ KNOBS = (
         range(1, 4097),
         "messages and notifications that each Peer may have on their way to this Endpoint, on each device; "
         "each of the first Peers adds message_slots + 5 receive buffers of message_bytes per device, up to 512, "
-        "which all Peers share (see zerohop scale)",
+        "which all Peers share (on iWARP 16384, which they do not; see zerohop scale)",
     ),
     Knob(
         "message_bytes",

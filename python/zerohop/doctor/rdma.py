@@ -82,6 +82,8 @@ def uverbs(host: Host) -> Finding:
         fix = "modprobe ib_uverbs"
         return Finding("uverbs", "fail", f"the kernel offers none for {', '.join(unknown)}", fix)
     mine = [files[device.name] for device in host.topology.rdma]
+    if any(device.node_type == IWARP for device in host.topology.rdma):
+        mine.append("dev/infiniband/rdma_cm")  # connects their queue pairs; module rdma_ucm
     missing = [f"/{path}" for path in mine if not host.tree.exists(path)]
     if missing:
         fix = "start udev, or create them: mknod"
@@ -99,26 +101,26 @@ def uverbs(host: Host) -> Finding:
 
 
 def transport(host: Host) -> Finding:
-    """Which devices use InfiniBand or RoCE.
-
-    iWARP is always refused: a Peer's notifications need write with immediate, which it lacks
-    (RFC 5040), and it connects through rdma_cm only.
-    """
-    usable = [device.name for device in host.topology.rdma if device.node_type != IWARP]
+    """Which devices use InfiniBand or RoCE, and which iWARP."""
+    others = [device.name for device in host.topology.rdma if device.node_type != IWARP]
     iwarp = [device.name for device in host.topology.rdma if device.node_type == IWARP]
-    lines = [f"{', '.join(usable)}: InfiniBand or RoCE"] if usable else []
+    lines = [f"{', '.join(others)}: InfiniBand or RoCE"] if others else []
     if iwarp:
-        lines.append(f"{', '.join(iwarp)}: iWARP, never used; use soft0@<its network interface>")
-    return Finding("transport", "ok" if usable else "absent", "; ".join(lines) or "no RDMA device")
+        lines.append(f"{', '.join(iwarp)}: iWARP, connected by rdma_cm, without atomics")
+    if not lines:
+        return Finding("transport", "absent", "no RDMA device")
+    return Finding("transport", "ok", "; ".join(lines))
 
 
 def _ports(host: Host) -> Iterator[tuple[RdmaDevice, Port]]:
-    """The ports that zerohop can use."""
     for device in host.topology.rdma:
-        if device.node_type == IWARP:
-            continue
         for port in device.ports:
             yield device, port
+
+
+def _packet_ports(host: Host) -> Iterator[tuple[RdmaDevice, Port]]:
+    """Without those of iWARP, which is TCP: its addresses and segments are the kernel's affair."""
+    return (pair for pair in _ports(host) if pair[0].node_type != IWARP)
 
 
 def ports(host: Host) -> Finding:
@@ -152,7 +154,7 @@ def gids(host: Host) -> Finding:
     sysfs-class-infiniband, gid_attrs).
     """
     lines, states, fixes = [], list[State](), []
-    for device, port in _ports(host):
+    for device, port in _packet_ports(host):
         if not port.active or port.link_layer != "Ethernet":
             continue
         v2 = [gid for gid in port.gids if gid.type == "RoCE v2"]
@@ -185,7 +187,7 @@ def mtu(host: Host) -> Finding:
     nets = {net.name: net for net in host.topology.net}
     mtus = {device.name: device.mtus for device in host.verbs.devices}
     lines, fixes = [], []
-    for device, port in _ports(host):
+    for device, port in _packet_ports(host):
         active, largest = mtus.get(device.name, {}).get(str(port.number), [0, 0])
         if not port.active or not active:
             continue

@@ -78,11 +78,12 @@ def _ports(topology: Topology) -> Table:
         where = device.pci.address if device.pci else device.parent or "-"
         for port in device.ports:
             addresses = ", ".join(_addresses(port)) or "link-local only"
+            link = port.link_layer
+            if device.node_type == "RNIC":  # its GID is a MAC address
+                link, addresses = "iWARP", f"those of {device.parent or 'its interface'}"
             state = f"[{'green' if port.active else 'red'}]{port.state}[/]"
             rate = _rate(port.gbps)
-            table.add_row(
-                device.name, str(port.number), state, port.link_layer, rate, where, addresses
-            )
+            table.add_row(device.name, str(port.number), state, link, rate, where, addresses)
     return table
 
 

@@ -112,7 +112,7 @@ class Topology:
 
         All have the same distance. Faster ones come first; among equally fast ones each GPU starts with
         another, so that GPUs which share their devices spread over them. iWARP devices are left out, because
-        they lack write with immediate and atomics. among: names of the only devices to consider.
+        they lack atomics: an Endpoint chooses one only where no other device serves. among: names of the only devices to consider.
         Raises like find().
         """
         start = self.find(device)

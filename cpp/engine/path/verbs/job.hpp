@@ -2,6 +2,7 @@
 // keeps its posting progress, so that a full queue only interrupts it.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -31,8 +32,21 @@ struct Piece {
 // Limits of the queue pair and its port.
 struct JobLimits {
   std::uint32_t max_sge = 1;
+  std::uint32_t max_read_sge = 1;
   std::uint32_t inline_bytes = 0;
   std::uint32_t max_message = 0;  // bytes of one work request
+  // A completed write or send only shows that the device has sent it (iWARP: TCP has it), not that
+  // it has arrived: each chain ends with a read of one byte, which is answered behind all of it.
+  bool confirms = false;
+  // Then also: a request that waits in the device, behind a fence or for want of max_rd_atomic,
+  // must not be posted. Soft iWARP answers no reads of the peer meanwhile, and two such ends would
+  // wait for each other.
+  std::uint32_t max_reads = 0;
+
+  // A chain for what `room` entries of the send queue take.
+  WorkChain chain(std::uint32_t room, std::uint32_t sge) const noexcept {
+    return {std::min(room, WorkChain::kRequests) - (confirms ? 1 : 0), sge};
+  }
 };
 
 // How far the paths of the other rails must be before a message may be posted: the number of the
@@ -98,8 +112,8 @@ class Job {
   const Message& message() const noexcept { return *message_; }
   std::size_t payload_nbytes() const noexcept { return payload_.payload().size(); }
   SendBuffer take_payload() noexcept { return std::move(payload_); }
-  // Reads before the message must have completed when it is sent.
-  bool message_needs_fence() const noexcept { return opcode_ == IBV_WR_RDMA_READ; }
+  // Reads before the message must have completed when it is sent: it needs a fence.
+  bool is_read() const noexcept { return opcode_ == IBV_WR_RDMA_READ; }
   void message_posted() noexcept { message_.reset(); }
 
  private:

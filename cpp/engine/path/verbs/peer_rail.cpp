@@ -12,15 +12,16 @@
 namespace zerohop::engine {
 namespace {
 
-RailServices with_reserve(RailServices services, std::uint32_t reserve) {
-  services.options.send_depth += reserve;
-  return services;
-}
-
 // Call it without the lock: it calls the driver.
-LocalEnd ask_local_end(const rdma::QueuePair& queue_pair) {
-  return {.address = queue_pair.address(),
-          .link_layer = queue_pair.device().port_attributes().link_layer};
+LocalEnd ask_local_end(const rdma::QueuePair& queue_pair, const Rail& rail,
+                       const ReceivePool& receives) {
+  LocalEnd end{.address = queue_pair.address(),
+               .link_layer = queue_pair.device().port_attributes().link_layer};
+  if (const auto manager = rail.manager()) {
+    end.address.managed = receives.word();
+    end.address.managed.port = manager->port();
+  }
+  return end;
 }
 
 }  // namespace
@@ -36,16 +37,21 @@ std::shared_ptr<PeerRail> PeerRail::create(RailServices services, std::shared_pt
   return peer_rail;
 }
 
+RailServices PeerRail::with_reserve(RailServices services) {
+  services.options.send_depth += beyond_send_depth(*services.rail);
+  return services;
+}
+
 PeerRail::PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
                    std::function<void()> needs_renewal)
-    : services_(with_reserve(std::move(services), kReserve)),
+    : services_(with_reserve(std::move(services))),
       receives_(ReceivePool::join(services_.receives[services_.rail->index()])),
       group_(std::move(group)),
       needs_renewal_(std::move(needs_renewal)),
       queue_pair_(make_queue_pair()),
       entries_(services_.rail->domain(), services_.options.send_depth,
                queue_pair_->options().inline_bytes < EntryMemory::kShort),
-      local_(ask_local_end(*queue_pair_)),
+      local_(ask_local_end(*queue_pair_, *services_.rail, *receives_)),
       // The requested depth, which buffers and completion queue rely on, even if the device grants
       // more.
       send_queue_(std::min(services_.options.send_depth, queue_pair_->options().send_depth)) {
@@ -56,6 +62,11 @@ PeerRail::PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
 // The limits that the device granted to the queue pair.
 void PeerRail::take_limits() {
   limits_.max_sge = queue_pair_->options().send_sge;
+  const auto most_read = services_.rail->device().attributes().max_sge_rd;  // 0: does not say
+  limits_.max_read_sge = most_read > 0
+                             ? std::min(limits_.max_sge, static_cast<std::uint32_t>(most_read))
+                             : limits_.max_sge;
+  limits_.confirms = services_.rail->managed();
   limits_.inline_bytes = queue_pair_->options().inline_bytes;
 }
 
@@ -90,12 +101,14 @@ std::unique_ptr<rdma::QueuePair> PeerRail::make_queue_pair() {
 }
 
 // The error state returns the buffer of a message that is being received.
-void PeerRail::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair) {
+void PeerRail::end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair,
+                              std::shared_ptr<rdma::Connection> connection) {
   try {
     queue_pair->to_error();
   } catch (const VerbsError& error) {
     if (!services_.rail->gone()) report(error.what());
   }
+  connection.reset();  // it holds on to its queue pair
   services_.poller->flush();
   services_.poller->detach(rail(), queue_pair->number(), completions());
 }
@@ -108,7 +121,7 @@ RailTerms PeerRail::terms() const {
           .slot_nbytes = services_.messages.slot_nbytes()};
 }
 
-void PeerRail::connect(const RailTerms& remote) {
+void PeerRail::connect(const RailTerms& remote, bool dials) {
   constexpr std::uint32_t kLeast = sizeof(Message) + MessageWindow::kLeastBytes;
   if (remote.receive_slots == 0 || remote.receive_slots > MessageWindow::kMostSlots ||
       remote.slot_nbytes < kLeast) {
@@ -124,23 +137,13 @@ void PeerRail::connect(const RailTerms& remote) {
   group_->set_eager_limit(std::min(services_.messages.slot_nbytes(), remote.slot_nbytes) -
                           sizeof(Message));
   mtu_nbytes_ = rdma::mtu_bytes(rdma::agree(local_.address, remote.queue_pair).mtu);
+  // A few more than any chain needs; adapters that have fewer let requests wait, and answer reads.
+  limits_.max_reads = std::max<std::uint32_t>(
+      rdma::agree(local_.address, remote.queue_pair).reads_out, 4 * kReserve);
   decide();  // the peer is alive
-  try {
-    queue_pair_->connect(remote.queue_pair);
-  } catch (const VerbsError&) {
-    // From RTR on the peer's requests are served, and a bad one breaks the queue pair before RTS.
-    if (queue_pair_->state() != IBV_QPS_ERR) throw;
-    state_ = State::broken;
-    group_->set_serving(rail(), false);
-    return report_if_drained();
-  }
-  state_ = State::up;
-  if (renewed_ && group_->rails() > 1) {
-    post_probe();
-  } else {
-    serve();
-  }
-  advance_jobs();
+  dials_ = dials;
+  knows_terms_ = true;
+  connect_queue_pair();
 }
 
 void PeerRail::serve() {
@@ -150,14 +153,14 @@ void PeerRail::serve() {
   services_.poller->wake();
 }
 
-void PeerRail::reconnect(const rdma::QueuePairAddress& remote) {
+void PeerRail::reconnect(const rdma::QueuePairAddress& remote, bool dials) {
   RailTerms terms;
   {
     const std::lock_guard lock(group_->mutex);
     terms = remote_;
   }
   terms.queue_pair = remote;
-  connect(terms);
+  connect(terms, dials);
 }
 
 void PeerRail::to_error(const std::string& cause) {
@@ -233,15 +236,18 @@ void PeerRail::renew() {
       (granted.inline_bytes < EntryMemory::kShort && !entries_.has_messages())) {
     throw VerbsError("the device grants fewer work requests than before: close other queue pairs");
   }
-  const LocalEnd local = ask_local_end(*fresh);
+  const LocalEnd local = ask_local_end(*fresh, *services_.rail, *receives_);
   services_.poller->attach(rail(), fresh->number(), shared_from_this(), completions());
   std::unique_ptr<rdma::QueuePair> old;
+  std::shared_ptr<rdma::Connection> old_connection;
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) {
       old = std::move(fresh);
     } else {
       old = std::exchange(queue_pair_, std::move(fresh));
+      old_connection = std::exchange(connection_, nullptr);
+      dials_ = knows_terms_ = heard_ = false;
       local_ = local;
       take_limits();
       renewed_ = true;
@@ -256,7 +262,7 @@ void PeerRail::renew() {
       bare_writes_ = false;
     }
   }
-  if (old) end_queue_pair(std::move(old));
+  if (old) end_queue_pair(std::move(old), std::move(old_connection));
 }
 
 bool PeerRail::idle() const {
@@ -279,7 +285,7 @@ Settings PeerRail::settings() const {
   if (!queue_pair_) return {};  // closed
   Settings all =
       settings_of(*queue_pair_, local_, remote_.slot_nbytes > 0 ? &remote_.queue_pair : nullptr);
-  all.emplace_back("send_depth", services_.options.send_depth - kReserve);
+  all.emplace_back("send_depth", services_.options.send_depth - beyond_send_depth(*services_.rail));
   all.emplace_back("message_slots_in", services_.messages.slots);
   all.emplace_back("message_slots_out", remote_.receive_slots);
   all.emplace_back("message_bytes", group_->eager_limit());

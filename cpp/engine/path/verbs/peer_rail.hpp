@@ -64,14 +64,24 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
 
   RailTerms terms() const;  // of this end
   // Throws ProtocolError for terms that no correct peer offers, VerbsError when the device refuses.
-  void connect(const RailTerms& remote);
+  // By a connection manager it takes longer: this end either dials, or the other one does
+  // (peer_rail_connecting.cpp).
+  void connect(const RailTerms& remote, bool dials = false);
+  bool connecting() const;  // connect() was called, and it is not connected yet
+  // Events of the connection manager. accept(): a request that names this queue pair.
+  void accept(const std::shared_ptr<rdma::Connection>& connection,
+              const rdma::Introduction& introduction);
+  void on_established(const rdma::Connection& connection);
+  void on_connection_closed(const rdma::Connection& connection);
+  void nudge();  // now and then
+  bool has(const rdma::Connection& connection) const;
 
   // Puts the queue pair in error, as if the device had: needs_renewal follows.
   void to_error(const std::string& cause);
   // The device says that the queue pair, in error, takes no more messages.
   void on_last_receive();
   // connect() to the fresh queue pair of the same peer.
-  void reconnect(const rdma::QueuePairAddress& remote);
+  void reconnect(const rdma::QueuePairAddress& remote, bool dials = false);
 
   // Makes a fresh, unconnected queue pair, to replace the broken one; jobs
   // submitted from now on wait for connect().
@@ -177,11 +187,21 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   // Kept free in the send queue for returning credits, so that two full ends never wait for each
   // other.
   static constexpr std::uint32_t kReserve = 2;
+  // ... each of which takes two where it has to be confirmed, as every chain does.
+  std::uint32_t reserve() const noexcept { return limits_.confirms ? 2 * kReserve : kReserve; }
+  static std::uint32_t beyond_send_depth(const Rail& rail) noexcept {
+    return rail.managed() ? 2 * kReserve + 1 : kReserve;
+  }
+  static RailServices with_reserve(RailServices services);
 
   PeerRail(RailServices services, std::shared_ptr<RailGroup> group,
            std::function<void()> needs_renewal);
   std::unique_ptr<rdma::QueuePair> make_queue_pair();
-  void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair);
+  void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair,
+                      std::shared_ptr<rdma::Connection> connection);
+  void connect_queue_pair();
+  void on_first_message();
+  void come_up(bool dialled);
   int completions() const noexcept;
   void take_limits();
 
@@ -191,11 +211,18 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   bool advance(Job& job);
   void finish(Job& job);
   void serve();
+  std::uint32_t room_for(const Job& job) const noexcept;
+  std::uint32_t least_room() const noexcept { return limits_.confirms ? 2 : 1; }
+  bool has_room_for_confirmation() const noexcept {
+    return !limits_.confirms || send_queue_.reads() < limits_.max_reads;
+  }
   void post_probe();
+  void post_credits(PostedChain&& posted);
+  std::byte* add_short(WorkChain& chain, std::uint32_t nbytes) noexcept;
   bool peer_takes_message() const noexcept {
     return messages_sent_ - messages_taken_by_peer_ < remote_.receive_slots;
   }
-  bool message_allowed(const Job& job) const noexcept;
+  bool message_allowed(const Job& job, const WorkChain& chain) const noexcept;
   void add_message(WorkChain& chain, Message message, SendBuffer payload, PostedChain& posted);
   void post(WorkChain& chain, PostedChain&& posted);
   void return_credits();
@@ -211,7 +238,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   void report_if_drained();
   void count_as_done(std::uint64_t upto);
 
-  void take(const ibv_wc& completion) noexcept;
+  bool take(const ibv_wc& completion) noexcept;
   void on_receive(const ibv_wc& completion);
   void on_credits(std::uint32_t more);
   void on_message(std::span<const std::byte> bytes);
@@ -234,6 +261,11 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   RailStats stats_;
 
   std::unique_ptr<rdma::QueuePair> queue_pair_;
+  std::shared_ptr<rdma::Connection> connection_;  // by a connection manager; of that one
+  bool dials_ = false;                            // this end does
+  bool knows_terms_ = false;                      // connect() was called
+  bool heard_ = false;                            // the first message has come
+  bool probing_ = false;                          // the probe is not confirmed yet
   EntryMemory entries_;
   LocalEnd local_;  // of that one
   State state_ = State::unconnected;
@@ -245,6 +277,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   std::list<Job> jobs_;  // mostly empty, and takes no memory then
   std::atomic<std::size_t> jobs_waiting_{0};
   std::uint32_t epoch_ = 0;
+  std::uint64_t reads_end_ = 0;        // behind the ticket of a job's data that is read
   std::uint64_t last_job_ = 0;         // numbers of jobs: given so far,
   std::uint64_t jobs_done_ = 0;        // acknowledged, or failed, with all before it,
   std::uint64_t last_broken_job_ = 0;  // and given when the queue pair broke

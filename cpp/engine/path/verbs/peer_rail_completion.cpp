@@ -34,6 +34,12 @@ bool refused_here(ibv_wc_status status) {
          status == IBV_WC_LOC_PROT_ERR || status == IBV_WC_GENERAL_ERR;
 }
 
+// Statuses that the end of the TCP connection under an iWARP queue pair raises: in the middle of a
+// request, or for one that was still queued.
+bool is_end_of_tcp(ibv_wc_status status, const Rail& rail) {
+  return rail.managed() && (status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_WR_FLUSH_ERR);
+}
+
 // Statuses that a port raises when it is down: Soft-RoCE produces each of them.
 bool may_be_the_port(ibv_wc_status status) {
   return status == IBV_WC_RETRY_EXC_ERR || status == IBV_WC_LOC_QP_OP_ERR ||
@@ -61,6 +67,11 @@ std::string cause_of(const ibv_wc& completion, const Rail& rail) {
   if (completion.status == IBV_WC_REM_ACCESS_ERR) {
     cause += "; most likely its owner closed or dropped it, or its grant ended";
   }
+  if (is_end_of_tcp(completion.status, rail)) {
+    cause +=
+        "; on iWARP the peer's device ends the connection for what it refuses, such as memory that "
+        "was closed or whose grant ended, and does not say so";
+  }
   if (may_be_the_port(completion.status)) {
     const std::string trouble = rail.device().port_trouble();
     if (!trouble.empty()) cause += "; " + trouble;
@@ -84,18 +95,24 @@ Failure verbs_failure(const std::string& message, int code, Effect effect) {
 }  // namespace
 
 void PeerRail::on_completion(const ibv_wc& completion) noexcept {
-  take(completion);
-  if (ReceivePool::is_receive(completion)) receives_->post(completion.wr_id);
+  const bool posted = take(completion);
+  if (!posted && ReceivePool::is_receive(completion)) receives_->post(completion.wr_id);
 }
 
-void PeerRail::take(const ibv_wc& completion) noexcept {
+// Returns whether the buffer of a receive is posted again: before the peer can hear that the
+// message was taken, as iWARP has no RNR NAK to make the next one wait.
+bool PeerRail::take(const ibv_wc& completion) noexcept {
+  bool posted = false;
   const std::lock_guard lock(group_->mutex);
-  if (!queue_pair_ || completion.qp_num != queue_pair_->number()) return;  // of a replaced one
+  if (!queue_pair_ || completion.qp_num != queue_pair_->number())
+    return posted;  // of a replaced one
   try {
     if (completion.status != IBV_WC_SUCCESS) {
       on_error(completion);
     } else if (ReceivePool::is_receive(completion)) {
       on_receive(completion);
+      receives_->post(completion.wr_id);
+      posted = true;
     } else {
       retire(completion.wr_id);
     }
@@ -105,6 +122,7 @@ void PeerRail::take(const ibv_wc& completion) noexcept {
     break_down(error.what(), /*flushed_untouched=*/false, /*peer_may_be_gone=*/false);
   }
   report_if_drained();
+  return posted;
 }
 
 void PeerRail::retire(std::uint64_t last_ticket) {
@@ -112,7 +130,10 @@ void PeerRail::retire(std::uint64_t last_ticket) {
   std::uint64_t ticket = 0;
   while (send_queue_.pop_until(last_ticket, chain, ticket)) {
     if (chain.job > 0) jobs_done_ = chain.job;
-    if (chain.probe) serve();
+    if (chain.probe) {
+      probing_ = false;
+      serve();
+    }
     if (!chain.transfer) continue;
     if (chain.atomic) chain.transfer->set_result(entries_.result(send_queue_.index(ticket)));
     chain.transfer->note_progress();
@@ -125,7 +146,8 @@ void PeerRail::on_error(const ibv_wc& completion) {
   if (state_ == State::up) {
     const std::string cause = cause_of(completion, *services_.rail);
     const bool refused = !is_receive && refused_in_order(completion.status);
-    const bool own_fault = !is_receive && refused_here(completion.status);
+    const bool own_fault = !is_receive && refused_here(completion.status) &&
+                           !is_end_of_tcp(completion.status, *services_.rail);
     break_down(cause, /*flushed_untouched=*/refused, /*peer_may_be_gone=*/!own_fault);
   }
   if (!is_receive) fail_chains(completion.wr_id, completion.status);
@@ -265,6 +287,7 @@ void PeerRail::fail_followers_of(RailIndex other, std::uint64_t before, std::uin
 bool PeerRail::close(Reason reason) {
   services_.poller->flush();  // so that received data is not lost with the connection
   std::unique_ptr<rdma::QueuePair> queue_pair;
+  std::shared_ptr<rdma::Connection> connection;
   {
     const std::lock_guard lock(group_->mutex);
     if (state_ == State::closed) return false;
@@ -272,11 +295,12 @@ bool PeerRail::close(Reason reason) {
     state_ = State::closed;
     close_reason_ = reason;
     queue_pair = std::move(queue_pair_);
+    connection = std::move(connection_);
     group_->set_serving(rail(), false);
     fruitless_.store(true, std::memory_order_relaxed);
   }
   // From here on the device accesses no memory of this rail.
-  if (queue_pair) end_queue_pair(std::move(queue_pair));
+  if (queue_pair) end_queue_pair(std::move(queue_pair), std::move(connection));
   entries_.deregister();
 
   const std::lock_guard lock(group_->mutex);

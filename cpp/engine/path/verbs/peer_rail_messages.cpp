@@ -50,8 +50,12 @@ Failure failure_at_peer(const std::string& peer, std::uint32_t value) {
 }  // namespace
 
 void PeerRail::on_receive(const ibv_wc& completion) {
-  if (completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
-    const std::uint32_t more = ::ntohl(completion.imm_data) - messages_taken_by_peer_;
+  if (state_ == State::unconnected) on_first_message();
+  std::uint32_t count = completion.imm_data;
+  const bool is_count = completion.opcode == IBV_WC_RECV && completion.byte_len == sizeof count;
+  if (is_count) std::memcpy(&count, receives_->message(completion).data(), sizeof count);
+  if (is_count || completion.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
+    const std::uint32_t more = ::ntohl(count) - messages_taken_by_peer_;
     // Each uses a buffer that all Peers share. Only a probe gives none: once per queue pair.
     if (more == 0 && std::exchange(probe_came_, true)) refuse_message("it gives no credit");
     on_credits(more);

@@ -35,12 +35,14 @@ bool PeerRail::submit_at_once(const std::shared_ptr<Transfer>& transfer, const R
   std::unique_lock lock(group_->mutex, std::defer_lock);
   if (briefly && !lock.try_lock()) return false;
   if (!briefly) lock.lock();
-  const bool has_room =
-      may_post() && jobs_.empty() && send_queue_.room() > kReserve + 1 && send_queue_.make_room();
+  const bool has_room = may_post() && jobs_.empty() &&
+                        send_queue_.room() > reserve() + least_room() && send_queue_.make_room();
   if (!has_room || range.run.nbytes > limits_.max_message) return false;
+  if (limits_.confirms && send_queue_.reads() + reserve() > limits_.max_reads) return false;
   if (message && !peer_takes_message()) return false;
   const bool moves = range.run.nbytes > 0;
   const bool is_write = range.opcode == IBV_WR_RDMA_WRITE;
+  if (limits_.confirms && moves && message && !is_write) return false;  // it must wait for the read
   count_operation(*transfer, range.opcode, moves, message.has_value(), group_->peer_name);
   stats_.count(range.opcode, range.run.nbytes);
   group_->stir();
@@ -168,17 +170,20 @@ void PeerRail::advance_waiting() {
 // Posts as much of the job as fits. True if all of it is posted.
 bool PeerRail::advance(Job& job) {
   while (!job.data_done() || !job.message_done()) {
-    if (send_queue_.room() <= kReserve || !send_queue_.make_room()) return false;
-    WorkChain chain(send_queue_.room() - kReserve, limits_.max_sge);
+    const std::uint32_t room = room_for(job);
+    if (room < least_room() || !send_queue_.make_room()) return false;
+    WorkChain chain = limits_.chain(room, job.is_read() ? limits_.max_read_sge : limits_.max_sge);
     PostedChain posted{.transfer = job.transfer(), .atomic = job.is_atomic()};
+    const std::uint64_t ticket = send_queue_.next_ticket();
     job.fill(chain, limits_, entries_.result_element(send_queue_.index(send_queue_.next_ticket())));
     if (job.is_bare_write() && !services_.rail->software()) bare_writes_ = true;
-    if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job)) {
+    if (job.data_done() && !job.message_done() && !chain.full() && message_allowed(job, chain)) {
       add_message(chain, job.message(), job.take_payload(), posted);
-      if (job.message_needs_fence()) chain.back().send_flags |= IBV_SEND_FENCE;
+      if (job.is_read() && !limits_.confirms) chain.back().send_flags |= IBV_SEND_FENCE;
       job.message_posted();
     }
     if (chain.size() == 0) return job.message_done();  // else it waits for credits
+    if (job.is_read() && !job.message_done()) reads_end_ = ticket + 1;
     job.transfer()->hold();
     post(chain, std::move(posted));
     if (state_ != State::up) return false;
@@ -186,8 +191,20 @@ bool PeerRail::advance(Job& job) {
   return true;
 }
 
-bool PeerRail::message_allowed(const Job& job) const noexcept {
+// How many entries the next chain of the job may take, with the one that confirms it.
+std::uint32_t PeerRail::room_for(const Job& job) const noexcept {
+  const std::uint32_t room = send_queue_.room() - std::min(reserve(), send_queue_.room());
+  if (!limits_.confirms) return room;
+  const std::uint32_t busy = send_queue_.reads() + reserve();
+  const std::uint32_t reads = limits_.max_reads - std::min(busy, limits_.max_reads);
+  return job.is_read() || reads < 2 ? std::min(room, reads) : room;
+}
+
+bool PeerRail::message_allowed(const Job& job, const WorkChain& chain) const noexcept {
   if (job.fence() != nullptr && !group_->passed(*job.fence())) return false;
+  if (limits_.confirms && job.is_read()) {  // a fence of ours
+    if (chain.size() > 0 || !send_queue_.retired_before(reads_end_)) return false;
+  }
   return peer_takes_message();
 }
 
@@ -206,7 +223,7 @@ void PeerRail::add_message(WorkChain& chain, Message message, SendBuffer payload
   const std::uint32_t header = message_header_nbytes(message.kind);
   const std::span<const std::byte> behind = payload.payload();
   const auto nbytes = header + static_cast<std::uint32_t>(behind.size());
-  ibv_send_wr& request = chain.add(IBV_WR_SEND);
+  chain.add(IBV_WR_SEND);
   if (nbytes > EntryMemory::kShort) {
     std::memcpy(payload.begin(), &message, header);
     chain.add_element(reinterpret_cast<std::uint64_t>(payload.begin()), nbytes,
@@ -214,23 +231,40 @@ void PeerRail::add_message(WorkChain& chain, Message message, SendBuffer payload
     posted.message = std::move(payload);
     return;
   }
+  std::byte* const bytes = add_short(chain, nbytes);
+  std::memcpy(bytes, &message, header);
+  if (!behind.empty()) std::memcpy(bytes + header, behind.data(), behind.size());
+}
+
+// Room for the bytes of the chain's last request, a send: they are read when it is posted, or they
+// lie in registered memory until it has completed.
+std::byte* PeerRail::add_short(WorkChain& chain, std::uint32_t nbytes) noexcept {
   const bool inlined = nbytes <= limits_.inline_bytes;
   std::byte* const bytes = inlined ? inline_message_.data()
                                    : entries_.message(send_queue_.index(send_queue_.next_ticket()));
-  std::memcpy(bytes, &message, header);
-  if (!behind.empty()) std::memcpy(bytes + header, behind.data(), behind.size());
-  if (inlined) request.send_flags |= IBV_SEND_INLINE;
+  if (inlined) chain.back().send_flags |= IBV_SEND_INLINE;
   chain.add_element(reinterpret_cast<std::uint64_t>(bytes), nbytes, entries_.lkey());
+  return bytes;
 }
 
 void PeerRail::post(WorkChain& chain, PostedChain&& posted) {
   const std::uint64_t ticket = send_queue_.next_ticket();
+  if (limits_.confirms) {
+    ibv_send_wr& request = chain.add(IBV_WR_RDMA_READ);
+    request.wr.rdma.remote_addr = remote_.queue_pair.managed.word;
+    request.wr.rdma.rkey = remote_.queue_pair.managed.word_key;
+    const ibv_sge sink = entries_.result_element(send_queue_.index(ticket));
+    chain.add_element(sink.addr, 1, sink.lkey);  // not 0: siw's answers then have any size
+  }
   for (ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
     request->wr_id = ticket;
   }
   // One completion per chain: it retires every request of the chain and all earlier ones.
   chain.back().send_flags |= IBV_SEND_SIGNALED;
   posted.requests = chain.size();
+  for (const ibv_send_wr* request = &chain.front(); request != nullptr; request = request->next) {
+    posted.reads += request->opcode == IBV_WR_RDMA_READ ? 1 : 0;
+  }
   if (posted.transfer) posted.transfer->note_begun();
   stats_.work_requests.fetch_add(chain.size(), std::memory_order_relaxed);
   stats_.doorbells.fetch_add(1, std::memory_order_relaxed);
@@ -246,22 +280,31 @@ void PeerRail::return_credits() {
   const std::uint32_t enough = tell_soon_ ? 1 : services_.messages.credit_every();
   if (state_ != State::up || messages_taken_ - messages_reported_ < enough) return;
   // The next completion makes room and calls this again.
-  if (send_queue_.room() == 0 || !send_queue_.make_room()) return;
-  WorkChain chain(1, 1);
-  // A write of no bytes: the immediate carries the count, and its completion lets the peer
-  // continue.
-  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
+  if (send_queue_.room() < 2 || !has_room_for_confirmation() || !send_queue_.make_room()) return;
   messages_reported_ = messages_taken_;
   tell_soon_ = tell_soon_ && messages_held_ > 0;
-  post(chain, PostedChain{});
+  post_credits(PostedChain{});
+}
+
+// A write of no bytes: the immediate carries the count, and its completion lets the peer continue.
+// iWARP has no immediate: a send of nothing but the count.
+void PeerRail::post_credits(PostedChain&& posted) {
+  WorkChain chain(1, 1);
+  const std::uint32_t count = ::htonl(messages_taken_);
+  if (!services_.rail->managed()) {
+    chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = count;
+  } else {
+    chain.add(IBV_WR_SEND);
+    std::memcpy(add_short(chain, sizeof count), &count, sizeof count);
+  }
+  post(chain, std::move(posted));
 }
 
 // A fresh queue pair connects even over a cut wire: the rail works again once a write of no bytes
 // has completed.
 void PeerRail::post_probe() {
-  WorkChain chain(1, 1);
-  chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = ::htonl(messages_taken_);
-  post(chain, PostedChain{.transfer = {}, .probe = true});
+  probing_ = true;
+  post_credits(PostedChain{.transfer = {}, .probe = true});
 }
 
 }  // namespace zerohop::engine

@@ -1,6 +1,7 @@
 #include "engine/path/verbs/receive_pool.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -25,7 +26,8 @@ std::uint32_t most_messages(const MessageWindow& window, const rdma::Device& dev
                      device.name() + " takes " + std::to_string(limit) +
                      " (max_srq_wr): give fewer");
   }
-  return std::min(std::max(ReceivePool::kMost, window.receive_slots()), limit);
+  const std::uint32_t most = device.is_iwarp() ? ReceivePool::kMostUnshared : ReceivePool::kMost;
+  return std::min(std::max(most, window.receive_slots()), limit);
 }
 
 }  // namespace
@@ -43,13 +45,30 @@ ReceivePool::ReceivePool(const Rail& rail, const MessageWindow& window, std::uin
       blocks_count_(most / window.receive_slots()),
       domain_(rail.domain()),
       queue_(rdma::SharedReceiveQueue::create(domain_, most)),
-      blocks_(std::make_unique<Block[]>(blocks_count_)) {}
+      blocks_(std::make_unique<Block[]>(blocks_count_)) {
+  if (!rail.managed()) return;
+  word_ = std::make_unique<std::byte>();
+  word_region_ = rdma::MemoryRegion::create(domain_, word_.get(), 1, IBV_ACCESS_REMOTE_READ);
+}
+
+rdma::ManagedEnd ReceivePool::word() const noexcept {
+  if (!word_region_) return {};
+  return {.word_key = word_region_->rkey(), .word = reinterpret_cast<std::uint64_t>(word_.get())};
+}
 
 std::shared_ptr<ReceivePool> ReceivePool::join(const std::shared_ptr<ReceivePool>& pool) {
   const std::uint32_t index = pool->joined_.fetch_add(1, std::memory_order_relaxed);
   std::shared_ptr<ReceivePool> joined(
       pool.get(), [pool](ReceivePool*) { pool->joined_.fetch_sub(1, std::memory_order_relaxed); });
-  if (index < pool->blocks_count_) pool->add_block(index);
+  if (index < pool->blocks_count_) {
+    pool->add_block(index);
+  } else if (const rdma::Device& device = pool->domain_->device(); device.is_iwarp()) {
+    throw VerbsError("device " + device.name() + " takes messages of " +
+                         std::to_string(pool->blocks_count_) +
+                         " Peers, as iWARP cannot delay their senders: close one, or give fewer "
+                         "message_slots",
+                     ENOBUFS);
+  }
   return joined;
 }
 
@@ -97,6 +116,7 @@ void ReceivePool::release() noexcept {
   for (std::uint32_t i = 0; i < blocks_count_; ++i) {
     if (blocks_[i].buffers) blocks_[i].buffers->deregister();
   }
+  word_region_.reset();
   queue_.reset();
   domain_.reset();
 }

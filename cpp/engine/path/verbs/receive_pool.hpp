@@ -1,6 +1,7 @@
 // The buffers for incoming messages of one rail, for all Peers: a shared receive queue. Its memory
 // grows with the first Peers, up to kMost messages. If Peers send more at a time than there are
-// buffers, the device delays them (RNR NAK) until messages are taken.
+// buffers, the device delays them (RNR NAK) until messages are taken. On iWARP a message without a
+// buffer ends the connection, so there each Peer has its own share.
 #pragma once
 
 #include <atomic>
@@ -19,7 +20,8 @@ namespace zerohop::engine {
 
 class ReceivePool final : public CompletionSink {
  public:
-  static constexpr std::uint32_t kMost = 512;  // messages, unless one Peer may send more
+  static constexpr std::uint32_t kMost = 512;            // messages, unless one Peer may send more
+  static constexpr std::uint32_t kMostUnshared = 16384;  // ... where each Peer has its share
 
   // Also reserves room in the completion queue of that rail. Throws VerbsError.
   static std::shared_ptr<ReceivePool> create(const Rail& rail, const MessageWindow& window,
@@ -30,7 +32,7 @@ class ReceivePool final : public CompletionSink {
   }
 
   // For a queue pair that receives here, as long as it keeps the returned pointer. The first calls
-  // allocate memory: throws RegistrationError.
+  // allocate memory: throws RegistrationError. VerbsError: all shares are given.
   static std::shared_ptr<ReceivePool> join(const std::shared_ptr<ReceivePool>& pool);
 
   const std::shared_ptr<rdma::SharedReceiveQueue>& queue() const noexcept { return queue_; }
@@ -41,6 +43,9 @@ class ReceivePool final : public CompletionSink {
   void post(std::uint64_t wr_id) noexcept;  // posts the buffer of that completion again
   // For a queue pair that is gone: posts the buffer again.
   void on_completion(const ibv_wc& completion) noexcept override;
+
+  // Of an iWARP device: the byte that peers read.
+  rdma::ManagedEnd word() const noexcept;
 
   std::size_t nbytes() const noexcept { return nbytes_.load(std::memory_order_relaxed); }
   // Once the Endpoint and its queue pairs are closed: releases the device.
@@ -66,6 +71,8 @@ class ReceivePool final : public CompletionSink {
   std::atomic<std::uint32_t> joined_{0};
   std::atomic<std::size_t> nbytes_{0};
   std::unique_ptr<Block[]> blocks_;
+  std::unique_ptr<std::byte> word_;
+  std::shared_ptr<rdma::MemoryRegion> word_region_;
 };
 
 using ReceivePools = std::vector<std::shared_ptr<ReceivePool>>;  // by rail

@@ -16,10 +16,11 @@ namespace zerohop::engine {
 struct PostedChain {
   std::shared_ptr<Transfer> transfer;  // null for the engine's own traffic
   std::uint32_t requests = 0;
-  bool atomic = false;    // its result lies in the result word of this entry
-  SendBuffer message{};   // of the message it ends with, if that has one
-  bool probe = false;     // that it completes tells that the rail serves again
-  std::uint64_t job = 0;  // the number of the job that ends with it; 0: none does
+  std::uint32_t reads = 0;  // of them
+  bool atomic = false;      // its result lies in the result word of this entry
+  SendBuffer message{};     // of the message it ends with, if that has one
+  bool probe = false;       // that it completes tells that the rail serves again
+  std::uint64_t job = 0;    // the number of the job that ends with it; 0: none does
 };
 
 class SendQueue {
@@ -28,7 +29,9 @@ class SendQueue {
 
   std::uint32_t depth() const noexcept { return depth_; }
   std::uint32_t room() const noexcept { return depth_ - requests_; }
+  std::uint32_t reads() const noexcept { return reads_; }  // outstanding
   bool empty() const noexcept { return head_ == tail_; }
+  bool retired_before(std::uint64_t ticket) const noexcept { return head_ >= ticket; }
 
   // The wr_id of the next chain; its index names the words and slots that belong to the entry.
   std::uint64_t next_ticket() const noexcept { return tail_; }
@@ -49,6 +52,7 @@ class SendQueue {
   // Not when room() is less than the requests of the chain.
   void push(PostedChain&& chain) noexcept {
     requests_ += chain.requests;
+    reads_ += chain.reads;
     at(tail_) = std::move(chain);
     ++tail_;
   }
@@ -66,6 +70,7 @@ class SendQueue {
     ticket = head_;
     chain = std::move(at(head_++));
     requests_ -= chain.requests;
+    reads_ -= chain.reads;
     return true;
   }
   bool pop(PostedChain& chain) noexcept {
@@ -88,6 +93,7 @@ class SendQueue {
 
   std::uint32_t depth_;
   std::uint32_t requests_ = 0;
+  std::uint32_t reads_ = 0;
   std::uint64_t head_ = 0;  // tickets: ever rising
   std::uint64_t tail_ = 0;
   std::vector<PostedChain> ring_;

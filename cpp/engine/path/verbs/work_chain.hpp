@@ -50,7 +50,7 @@ class WorkChain {
   std::uint32_t requests_used_ = 0;
   std::uint32_t elements_used_ = 0;
   std::array<ibv_send_wr, kRequests> requests_;  // each initialised in add()
-  std::array<ibv_sge, kElements> elements_;
+  std::array<ibv_sge, kElements + 1> elements_;  // and one that confirms (JobLimits)
 };
 
 }  // namespace zerohop::engine
