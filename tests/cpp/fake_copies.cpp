@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <new>
 #include <stdexcept>
@@ -16,6 +17,36 @@ using driver::CudaResult;
 using driver::kCudaErrorInvalidValue;
 using driver::kCudaErrorNotReady;
 using driver::kCudaSuccess;
+
+namespace {
+
+// Word by word if possible, as kernels may access the GPU's side meanwhile.
+void store_words(std::byte* to, const void* from, std::size_t nbytes) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if ((reinterpret_cast<std::uintptr_t>(to) | nbytes) % kWord != 0) {
+    std::memcpy(to, from, nbytes);
+    return;
+  }
+  for (std::size_t at = 0; at < nbytes; at += kWord) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(from) + at, kWord);
+    std::atomic_ref(*reinterpret_cast<std::uint64_t*>(to + at)).store(word);
+  }
+}
+
+void load_words(void* to, std::byte* from, std::size_t nbytes) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t);
+  if ((reinterpret_cast<std::uintptr_t>(from) | nbytes) % kWord != 0) {
+    std::memcpy(to, from, nbytes);
+    return;
+  }
+  for (std::size_t at = 0; at < nbytes; at += kWord) {
+    const std::uint64_t word = std::atomic_ref(*reinterpret_cast<std::uint64_t*>(from + at)).load();
+    std::memcpy(static_cast<std::byte*>(to) + at, &word, kWord);
+  }
+}
+
+}  // namespace
 
 FakeCopies::~FakeCopies() {
   while (!blocks_.empty()) release(blocks_.begin()->first);
@@ -152,10 +183,10 @@ CudaResult FakeCopies::start(void* stream, std::function<void()> work) {
 
 CudaResult FakeCopies::to_host(void* to, std::uint64_t from, std::size_t nbytes, void* stream) {
   const std::lock_guard guard(mutex_);
-  const std::byte* source = find(from, nbytes);
+  std::byte* source = find(from, nbytes);
   if (source == nullptr || !is_pinned(to, nbytes)) return kCudaErrorInvalidValue;
   std::memset(to, 0xDB, nbytes);
-  return start(stream, [=] { std::memcpy(to, source, nbytes); });
+  return start(stream, [=] { load_words(to, source, nbytes); });
 }
 
 CudaResult FakeCopies::to_device(std::uint64_t to, const void* from, std::size_t nbytes,
@@ -163,7 +194,7 @@ CudaResult FakeCopies::to_device(std::uint64_t to, const void* from, std::size_t
   const std::lock_guard guard(mutex_);
   std::byte* target = find(to, nbytes);
   if (target == nullptr || !is_pinned(from, nbytes)) return kCudaErrorInvalidValue;
-  return start(stream, [=] { std::memcpy(target, from, nbytes); });
+  return start(stream, [=] { store_words(target, from, nbytes); });
 }
 
 CudaResult FakeCopies::set(std::uint64_t to, std::byte value, std::size_t nbytes, void* stream) {
