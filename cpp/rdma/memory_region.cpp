@@ -11,8 +11,8 @@
 namespace zerohop::rdma {
 namespace {
 
-// The sink of an RDMA read must be writable by the peer where its answer is a tagged message like a
-// write (RFC 5040). Nobody is told the key.
+// On iWARP the sink of an RDMA read must be writable by the peer, whose answer is a tagged message
+// like a write. The read request carries the sink's key (RFC 5040), so the peer learns it.
 int sink_access(const Device& device, int access) {
   const bool sink = device.is_iwarp() && (access & IBV_ACCESS_LOCAL_WRITE) != 0;
   return sink ? access | IBV_ACCESS_REMOTE_WRITE : access;

@@ -22,7 +22,7 @@ SECRET_NBYTES = 16
 NONCE_NBYTES = 16
 CODE_NBYTES = 32
 MOST_NBYTES = 1 << 20  # of a message
-HELLO_S = 5.0  # for a stranger to prove itself
+HELLO_S = 5.0  # for a new connection to prove that it knows the secret
 
 
 def make_address(secret: bytes, host: str, port: int) -> bytes:

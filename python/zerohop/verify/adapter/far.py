@@ -164,7 +164,7 @@ class Listener:
                 self._session.close()
                 self._session.enter_context(Ranks(serve, 1, channel, self._device))
             except (Error, OSError):
-                pass  # a stranger, or there is no room for a process: the near end sees the end
+                pass  # a wrong secret, or no process could start: the connection is closed
             connection.close()
 
 
