@@ -44,6 +44,8 @@ def keeping() -> Iterator[Kept]:
     level = logger.level
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(logs, "_END_S", PATIENCE)  # what all_of() does not find was not logged
+        logs.stop()  # hands over what was logged before
+        logs.start()
         logger.addHandler(handler)
         logger.setLevel(logging.DEBUG)
         yield handler

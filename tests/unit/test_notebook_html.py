@@ -95,7 +95,10 @@ def test_a_peer_shows_its_routes_and_traffic(ends):
     far.close()
     until(lambda: not peer.alive, "it has ended")
     assert f"process {peer.pid} on {peer.host}, lost" in page(peer).texts
-    assert any(text.startswith("soft0: ") and "left" in text for text in page(peer).texts)
+    until(
+        lambda: any(text.startswith("soft0: ") and "left" in text for text in page(peer).texts),
+        "its cause is shown",
+    )
 
 
 def rows(shown: Page) -> list[list[str]]:
