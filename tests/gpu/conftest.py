@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,34 @@ def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     said: list[str] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda failure: said.append(str(failure.exc_value)))
     return said
+
+
+# The next three import PyTorch, which a machine may lack.
+@pytest.fixture(params=[2, 3, 4])
+def group(request: Any, tmp_path: Path) -> Iterator[Any]:
+    """A Group of that many ranks."""
+    from group_of_gpus import Group
+
+    with Group(tmp_path, request.param) as made:
+        yield made
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Any]:
+    """A Group of two ranks."""
+    from group_of_gpus import Group
+
+    with Group(tmp_path, 2) as made:
+        yield made
+
+
+@pytest.fixture
+def sides() -> Iterator[Any]:
+    """Two Sides that are connected."""
+    from graphs import two_sides
+
+    with two_sides() as made:
+        yield made
 
 
 def pytest_sessionfinish() -> None:

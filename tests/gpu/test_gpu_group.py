@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,6 @@ import pytest
 import torch
 import zerohop as zh
 from group_of_gpus import (
-    Group,
     bits,
     factor,
     gpu_of,
@@ -32,18 +30,6 @@ TYPES = (
 )  # fmt: skip
 COUNTS = (1, 7, 1000, 40_001, 300_003)  # elements: by packets, one or several, and by chunks
 REPLAYS = 1000
-
-
-@pytest.fixture(params=[2, 3, 4])
-def group(request: Any, tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path, request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path, 2) as made:
-        yield made
 
 
 def test_every_operation_of_every_type_is_the_hosts_bit_for_bit(group):

@@ -1,7 +1,6 @@
 """Collectives by kernels whose arrays lie in a segment of all ranks: in place, and the results are the same."""
 
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,18 +45,6 @@ class Segments:
         self._free.clear()
         for each in self.all:
             each.close()
-
-
-@pytest.fixture(params=[2, 3, 4])
-def group(request: Any, tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path, request.param) as made:
-        yield made
-
-
-@pytest.fixture
-def pair(tmp_path: Path) -> Iterator[Group]:
-    with Group(tmp_path, 2) as made:
-        yield made
 
 
 def used_arenas(group: Group) -> bool:

@@ -1,20 +1,14 @@
 """What calls say that cannot become part of a CUDA graph, or are asked for a result."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 import zerohop as zh
-from graphs import GPU, Side, captured, replay, two_sides
+from graphs import GPU, captured, replay
 
 DATA = 7  # a slot
-
-
-@pytest.fixture
-def sides() -> Iterator[tuple[Side, Side]]:
-    with two_sides() as made:
-        yield made
 
 
 def test_a_captured_call_has_no_result_of_its_own(sides):

@@ -11,16 +11,10 @@ import torch
 import zerohop as zh
 from far_side import THEIRS, far_side
 from frameworks import usable
-from graphs import GPU, Side, captured, replay, two_sides
+from graphs import GPU, Side, captured, replay
 
 REPLAYS = 1000
 DATA, CREDIT = 7, 8  # slots
-
-
-@pytest.fixture
-def sides() -> Iterator[tuple[Side, Side]]:
-    with two_sides() as made:
-        yield made
 
 
 def await_word(reported: list[str], part: str) -> None:
