@@ -1,0 +1,98 @@
+"""Memory of a real GPU on simulated mlx5 adapters (tests/mlx5), behind the unmodified libibverbs and libmlx5.
+
+The adapter gets the memory by its addresses, as from nvidia-peermem, and copies it by the CUDA driver of the process.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlx5.simulation import Simulation, finish, simulation
+
+HERE = Path(__file__).resolve().parent
+DEVICE = "mlx5sim0"
+STEPS = [
+    *("gpu", "gpu memory by peermem", "gpudirect write", "gpudirect read", "spinning kernel"),
+    *("gpu notifications", "uar", "kernel queue", "second queue", "closed and reopened"),
+]
+PLACES = ["host / host", "host / gpu", "gpu / host", "gpu / gpu"]
+
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture(scope="module")
+def adapters():
+    with simulation() as made:
+        yield made
+
+
+class Verified:
+    """What `zerohop verify --adapter` has found: its steps by their names, and all that it printed."""
+
+    def __init__(self, adapters: Simulation, folder: Path) -> None:
+        file = folder / "report.json"
+        words = ["-m", "zerohop", "verify", "--adapter", DEVICE, "--quick", "--json", str(file)]
+        with adapters.start(sys.executable, *words) as program:
+            self.printed, _ = program.communicate(timeout=280)
+        self.status = program.returncode
+        found = json.loads(file.read_text())["steps"] if file.exists() else []
+        self._steps: dict[str, dict[str, Any]] = {step["name"]: step for step in found}
+
+    def step(self, name: str) -> dict[str, Any]:
+        assert name in self._steps, f"status {self.status}:\n{self.printed}"
+        return self._steps[name]
+
+    def passed(self, name: str) -> dict[str, Any]:
+        """Its figures."""
+        step = self.step(name)
+        assert step["outcome"] == "pass", f"{step}\n{self.printed}"
+        figures: dict[str, Any] = step["figures"]
+        return figures
+
+
+@pytest.fixture(scope="module")
+def verified(adapters, tmp_path_factory):
+    return Verified(adapters, tmp_path_factory.mktemp("verify"))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_a_step_of_verify_passes(verified, rows, name):
+    rows.add("mlx5 simulation", step=name, **verified.passed(name))
+
+
+@pytest.mark.parametrize("places", PLACES)
+def test_a_placement_of_rings_works(verified, places):
+    cells = verified.passed("placements")
+    assert cells[places] == "works", f"{cells}\n{verified.printed}"
+
+
+def test_a_dmabuf_is_registered_where_processors_can_map_it(verified):
+    """Else the refusal says so, and all else here went by nvidia-peermem."""
+    step = verified.step("gpu memory by dma-buf")
+    if step["outcome"] != "pass":
+        assert step["outcome"] == "not possible here", step
+        assert "does not register GPU memory through dma-buf" in step["cause"], step
+
+
+def test_no_step_fails(verified):
+    assert verified.status == 0, verified.printed
+
+
+def test_from_gpu_to_gpu(adapters):
+    printed = adapters.run(
+        sys.executable, HERE.parent / "mlx5/inside/gpu_to_gpu.py", DEVICE, timeout=200
+    )
+    assert printed.splitlines()[-1] == "all", printed
+
+
+def test_kernels_of_two_processes(adapters):
+    """As on soft0 in test_device_ring.py, each process with an Endpoint of its own."""
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "direct", "--tb=short"]
+    file = HERE / "test_device_ring.py"
+    environment = {"ZEROHOP_TEST_ADAPTER": DEVICE, "ZEROHOP_GPU_ROWS": os.devnull}
+    with adapters.start(sys.executable, *words, file, **environment) as run:
+        print(finish(run, 250))
