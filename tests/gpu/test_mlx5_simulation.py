@@ -89,10 +89,25 @@ def test_from_gpu_to_gpu(adapters):
     assert printed.splitlines()[-1] == "all", printed
 
 
-def test_kernels_of_two_processes(adapters):
-    """As on soft0 in test_device_ring.py, each process with an Endpoint of its own."""
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "direct", "--tb=short"]
-    file = HERE / "test_device_ring.py"
-    environment = {"ZEROHOP_TEST_ADAPTER": DEVICE, "ZEROHOP_GPU_ROWS": os.devnull}
-    with adapters.start(sys.executable, *words, file, **environment) as run:
+def pytest_on(adapters: Simulation, *words: str | Path, **environment: str) -> None:
+    """Tests of other files, with the simulated adapter in place of soft0."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=short", *words]
+    with adapters.start(*command, ZEROHOP_GPU_ROWS=os.devnull, **environment) as run:
         print(finish(run, 250))
+
+
+def test_kernels_of_two_processes(adapters):
+    file = HERE / "test_device_ring.py"
+    pytest_on(adapters, "-k", "direct", file, ZEROHOP_TEST_ADAPTER=DEVICE)
+
+
+@pytest.mark.parametrize("name", ["placement", "notifications", "atomics", "pages"])
+def test_the_contract_holds_for_memory_of_a_gpu(adapters, name):
+    """By GPUDirect, from one process to the other; each byte and those beside are looked at."""
+    file = HERE.parent / f"contract/test_{name}.py"
+    variables = {
+        "ZEROHOP_TEST_DEVICES": DEVICE,
+        "ZEROHOP_TEST_GPUS": "cuda:0,cuda:0",
+        "ZEROHOP_TEST_PARTNERS": "process",
+    }
+    pytest_on(adapters, "--maxfail=5", file, **variables)
