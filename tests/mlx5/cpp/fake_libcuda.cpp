@@ -1,8 +1,8 @@
-// A libcuda.so.1 of a fake GPU, for programs. As with driver 580, no processor can map its
-// dma-bufs.
+// A libcuda.so.1 of a fake GPU, for programs: what they call by name, beside what the lookup gives.
+// As with driver 580, no processor can map its dma-bufs.
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "fake_cuda.hpp"
@@ -10,6 +10,7 @@
 namespace {
 
 using zerohop::testing::FakeCuda;
+namespace driver = zerohop::driver;
 
 FakeCuda& gpu() {
   static auto* const made = new FakeCuda;  // used until exit
@@ -18,16 +19,36 @@ FakeCuda& gpu() {
 
 [[gnu::constructor]] void make() { gpu().exports_map = false; }
 
+template <typename Copy>
+driver::CudaResult copied(Copy copy) try {
+  copy();
+  return driver::kCudaSuccess;
+} catch (const std::out_of_range&) {
+  return driver::kCudaErrorInvalidValue;
+}
+
 }  // namespace
 
-// What a test looks at and changes; memory of the GPU faults where a processor touches it.
-extern "C" __attribute__((visibility("default"))) void fake_gpu_read(std::uint64_t from,
-                                                                     std::byte* to,
-                                                                     std::size_t nbytes) {
-  std::ranges::copy(gpu().copies.read(from, nbytes), to);
+#define EXPORTED extern "C" __attribute__((visibility("default"))) driver::CudaResult
+
+EXPORTED cuInit(unsigned flags) { return gpu().table()->init(flags); }
+EXPORTED cuDriverGetVersion(int* version) { return gpu().table()->driver_get_version(version); }
+EXPORTED cuDeviceGet(driver::CudaDevice* device, int ordinal) {
+  return gpu().table()->device_get(device, ordinal);
 }
-extern "C" __attribute__((visibility("default"))) void fake_gpu_write(std::uint64_t to,
-                                                                      const std::byte* from,
-                                                                      std::size_t nbytes) {
-  gpu().copies.write(to, std::vector<std::byte>(from, from + nbytes));
+EXPORTED cuDeviceGetName(char* name, int nbytes, driver::CudaDevice device) {
+  return gpu().table()->device_get_name(name, nbytes, device);
+}
+EXPORTED cuDevicePrimaryCtxRetain(driver::CudaContext* context, driver::CudaDevice device) {
+  return gpu().table()->primary_context_retain(context, device);
+}
+EXPORTED cuCtxSetCurrent(driver::CudaContext) { return driver::kCudaSuccess; }
+EXPORTED cuGetErrorString(driver::CudaResult result, const char** text) {
+  return gpu().table()->get_error_string(result, text);
+}
+EXPORTED cuMemcpyDtoH_v2(std::byte* to, driver::CudaAddress from, std::size_t nbytes) {
+  return copied([&] { std::ranges::copy(gpu().copies.read(from, nbytes), to); });
+}
+EXPORTED cuMemcpyHtoD_v2(driver::CudaAddress to, const std::byte* from, std::size_t nbytes) {
+  return copied([&] { gpu().copies.write(to, std::vector<std::byte>(from, from + nbytes)); });
 }
