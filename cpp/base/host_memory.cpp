@@ -1,5 +1,7 @@
 #include "base/host_memory.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -59,6 +61,15 @@ std::uint64_t available_memory(const std::string& root) {
     if (slash == std::string::npos || group.empty()) return least;
     group.resize(slash);
   }
+}
+
+bool populate(void* begin, std::size_t nbytes) noexcept {
+#ifdef MADV_POPULATE_WRITE
+  constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
+#else
+  constexpr int kPopulateWrite = 23;  // older C libraries do not name it
+#endif
+  return ::madvise(begin, nbytes, kPopulateWrite) == 0;
 }
 
 }  // namespace zerohop

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/fork.hpp"
+#include "base/host_memory.hpp"
 #include "base/locks.hpp"
 #include "driver/cuda_call.hpp"
 #include "driver/cuda_constants.hpp"
@@ -81,7 +82,8 @@ bool lock_pages(const Device& device, const Extent& pages, PageUse use) {
   void* const begin = reinterpret_cast<void*>(pages.begin);
   const std::uint64_t nbytes = pages.end - pages.begin;
   constexpr unsigned flags = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
-  if (use == PageUse::registers) {
+  // Registers of an emulated adapter may be memory; those of a PCIe device never are.
+  if (use == PageUse::registers && !populate(begin, nbytes)) {
     map_registers(cuda, begin, nbytes);
     return false;
   }

@@ -11,7 +11,8 @@
 
 namespace zerohop::gpu {
 
-// What GPUs do with pages. registers: they write to those of a PCIe device, which are no memory.
+// What GPUs do with pages. registers: they write to those of a PCIe device, which mostly are no
+// memory.
 enum class PageUse { read, write, registers };
 
 // The driver locks each page once, and small arrays share pages: so locks are process-wide, found

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/host_memory.hpp"
 #include "softhca/context.hpp"
 #include "softhca/memory_table.hpp"
 #include "softhca/protection_domain.hpp"
@@ -36,21 +37,16 @@ bool is_mapped(std::uintptr_t address, std::size_t nbytes) {
   return true;
 }
 
-// MADV_POPULATE_WRITE (Linux 5.14) detects a read-only mapping without a signal. Only the first and
-// the last page are checked: populating all would commit memory that the program never uses.
+// Detects a read-only mapping without a signal. Only the first and the last page are checked:
+// populating all would commit memory that the program never uses.
 bool is_writable(std::uintptr_t address, std::size_t nbytes) {
-#ifdef MADV_POPULATE_WRITE
-  constexpr int kPopulateWrite = MADV_POPULATE_WRITE;
-#else
-  constexpr int kPopulateWrite = 23;  // since Linux 5.14; older C libraries do not name it
-#endif
   const std::uintptr_t page = page_bytes();
-  const auto populate = [page](std::uintptr_t at) {
-    return ::madvise(reinterpret_cast<void*>(at & ~(page - 1)), page, kPopulateWrite) == 0;
+  const auto check = [page](std::uintptr_t at) {
+    return populate(reinterpret_cast<void*>(at & ~(page - 1)), page);
   };
   int probe = 0;
-  const bool supported = populate(reinterpret_cast<std::uintptr_t>(&probe));
-  return !supported || (populate(address) && populate(address + nbytes - 1));
+  const bool supported = check(reinterpret_cast<std::uintptr_t>(&probe));
+  return !supported || (check(address) && check(address + nbytes - 1));
 }
 
 // 0, or the errno that a real adapter returns, for any memory.

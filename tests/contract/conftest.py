@@ -111,7 +111,9 @@ def p2p(device: str) -> bool:
 @pytest.fixture
 def by_device() -> str:
     """The route over the device that memory of `kind`s has."""
-    return "staged" if on_gpu() else "host"
+    if not on_gpu():
+        return "host"
+    return "staged" if {"soft0", "p2p", "staged"}.intersection(DEVICES) else "gpudirect"
 
 
 @pytest.fixture(params=PARTNERS)

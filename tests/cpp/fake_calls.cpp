@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/host_memory.hpp"
 #include "driver/cuda_constants.hpp"
 
 namespace zerohop::testing {
@@ -51,6 +52,8 @@ CudaResult host_register(void* pages, std::size_t nbytes, unsigned flags) {
   constexpr unsigned wanted = driver::kCudaRegisterPortable | driver::kCudaRegisterMapped;
   constexpr unsigned one_of = driver::kCudaRegisterReadOnly | driver::kCudaRegisterIoMemory;
   const bool read_only = (flags & driver::kCudaRegisterReadOnly) != 0;
+  const bool io = (flags & driver::kCudaRegisterIoMemory) != 0;
+  if (io && populate(pages, nbytes)) return kCudaErrorInvalidValue;  // it is memory
   return (flags & ~one_of) == wanted && (flags & one_of) != one_of
              ? fake().copies.register_pages(pages, nbytes, read_only)
              : kCudaErrorInvalidValue;

@@ -1,6 +1,7 @@
 #include "fake_cuda.hpp"
 
 #include <fcntl.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -252,7 +253,7 @@ CudaResult memory_export_range(void* handle, CudaAddress address, std::size_t nb
     return kCudaErrorInvalidValue;
   }
   // From the beginning of an allocation on its contents, for a simulated adapter.
-  int fd = current->copies.share(address);
+  int fd = current->exports_map ? current->copies.share(address) : ::eventfd(0, EFD_CLOEXEC);
   if (fd < 0 && !is_mapped(address, address + nbytes)) return kCudaErrorInvalidValue;
   if (fd < 0) fd = ::memfd_create("fake dma-buf", MFD_CLOEXEC);
   current->exports.push_back({{address, address + nbytes}, flags, fd});
@@ -318,6 +319,7 @@ std::shared_ptr<const driver::Cuda> make_table() {
 }  // namespace
 
 FakeCuda& FakeCuda::in_use() { return *current; }
+bool FakeCuda::exists() { return current != nullptr; }
 
 bool FakeCuda::has_context() { return testing::depth > 0; }
 

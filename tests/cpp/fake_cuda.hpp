@@ -46,6 +46,7 @@ class FakeCuda {
   std::map<int, int> attributes;                // of the GPU
   int driver_version = 13000;
   driver::CudaResult export_error = driver::kCudaSuccess;  // of every export
+  bool exports_map = true;                                 // to where the CPU reaches them
   std::atomic<bool> exports_hang{false};                   // those of cuIpcGetMemHandle
   std::atomic<int> exports_hanging{0};                     // now
   void end_hang() {
@@ -97,6 +98,7 @@ class FakeCuda {
 
   // For the table's functions.
   static FakeCuda& in_use();
+  static bool exists();
   static bool has_context();             // this thread
   static driver::CudaContext context();  // the primary one
   static driver::CudaCaptureMode mode_here();

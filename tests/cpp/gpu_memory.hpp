@@ -28,12 +28,20 @@ inline std::vector<std::byte> pattern(std::size_t nbytes, unsigned seed) {
   return bytes;
 }
 
+// By its address, where there is no soft0: as with nvidia-peermem.
+inline ibv_mr* register_on_gpu(const Side& side, std::uint64_t begin, std::size_t nbytes,
+                               const std::shared_ptr<gpu::Copier>& copier) {
+  const int access = side.options.memory_access;
+  return on_libibverbs() ? soft().reg_mr(side.pd, reinterpret_cast<void*>(begin), nbytes, access)
+                         : soft().reg_copied_mr(side.pd, begin, nbytes, access, copier);
+}
+
 class GpuMemory {
  public:
   GpuMemory(FakeCuda& cuda, const std::shared_ptr<gpu::Copier>& copier, const Side& side,
             std::size_t nbytes)
       : cuda_(cuda), begin_(cuda.add_bytes(nbytes, std::byte{0xEE})), nbytes_(nbytes) {
-    region_ = soft().reg_copied_mr(side.pd, begin_, nbytes, side.options.memory_access, copier);
+    region_ = register_on_gpu(side, begin_, nbytes, copier);
     REQUIRE(region_ != nullptr);
   }
   ~GpuMemory() { deregister(); }

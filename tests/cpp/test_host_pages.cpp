@@ -14,6 +14,7 @@
 #include "fake_cuda.hpp"
 #include "gpu/host_pages.hpp"
 #include "reported.hpp"
+#include "softhca/ring_memory.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -65,6 +66,15 @@ TEST_CASE_FIXTURE(Pages, "registers of two queues share a page") {
   // Opened at once: the first may still be being unmapped.
   HostPages third({kBase + 64, kBase + 72}, nullptr, PageUse::registers);
   CHECK(is(reach(third, 64, 72), {{0, kPage}}));
+}
+
+TEST_CASE_FIXTURE(Pages,
+                  "registers that are memory, as an emulated adapter's, are locked as that") {
+  const softhca::RingMemory page(0, nullptr, 1);
+  const auto begin = reinterpret_cast<std::uint64_t>(page.page(0));
+  HostPages registers({begin, begin + 8}, nullptr, PageUse::registers);
+  registers.reach_all(device, soon());
+  CHECK(cuda.copies.is_locked(page.page(0)));
 }
 
 TEST_CASE_FIXTURE(Pages, "registers have the address that the driver says") {

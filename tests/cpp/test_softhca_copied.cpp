@@ -135,7 +135,7 @@ TEST_CASE_FIXTURE(Fixture, "atomics on a GPU's word are atomic among queue pairs
   Side d(options, pair.b.context);
   connect(c, d);
   // The key belongs to the protection domain of b: d needs its own for the same memory.
-  ibv_mr* same = soft().reg_copied_mr(d.pd, of_b.at(0), kNbytes, options.memory_access, copier);
+  ibv_mr* same = register_on_gpu(d, of_b.at(0), kNbytes, copier);
   REQUIRE(same != nullptr);
   constexpr std::uint64_t kEach = 50;
   const auto add = [](Side& side, std::uint64_t word, std::uint32_t key) {

@@ -2,6 +2,7 @@
 
 import gc
 import multiprocessing
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 
 THEIRS = [f"cuda:{i}" for i in range(min(2, torch.cuda.device_count()))]  # of the other process
+ADAPTER = os.environ.get("ZEROHOP_TEST_ADAPTER", "soft0")  # of both sides
 POISON = 0xA5
 DEADLINE = 60.0  # seconds for an answer
 
@@ -44,7 +46,7 @@ def serve_test(connection: Any, p2p: bool, setup: str) -> None:
     """Runs code; the value of `answer` goes back."""
     import zerohop as zh
 
-    with zh.Endpoint("soft0", p2p=p2p, timeout=30.0) as endpoint:
+    with zh.Endpoint(ADAPTER, p2p=p2p, timeout=30.0) as endpoint:
         names: dict[str, Any] = {"ep": endpoint, "zh": zh, "torch": torch, "allocate": allocate}
         exec(setup, names)  # noqa: S102
         connection.send(endpoint.address)

@@ -27,7 +27,7 @@ from device_kernels import (
     Kernels,
     fetch,
 )
-from far_side import POISON, THEIRS, FarSide, far_side
+from far_side import ADAPTER, POISON, THEIRS, FarSide, far_side
 
 u32, u64, i32 = np.uint32, np.uint64, np.int32
 NBYTES = 1 << 20
@@ -86,7 +86,7 @@ status = cupy.zeros(8, "int32")
 def both_ends(
     device: str, kind: str = "own", hears: str = "both", way: str = "mapped"
 ) -> Iterator[Ends]:
-    with zh.Endpoint("soft0", p2p=True, timeout=10.0) as ep, far_side(setup=FAR) as far:
+    with zh.Endpoint(ADAPTER, p2p=True, timeout=10.0) as ep, far_side(setup=FAR) as far:
         ends = Ends(far, ep, device, kind, hears, way)
         try:
             yield ends

@@ -3,12 +3,11 @@
 #include <endian.h>
 #include <rdma/ib_user_verbs.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
-#include <bit>
 #include <cstring>
+#include <utility>
 
-#include "record.hpp"
 #include "softhca/cqe.hpp"
 
 namespace zerohop::mlx5sim {
@@ -23,36 +22,40 @@ constexpr unsigned kOpcodeShift = 4;                // of op_own
 
 }  // namespace
 
-Cq::Cq(const CqRing& ring, std::uint32_t* record, std::uint64_t user_handle,
+Cq::Cq(CqRing ring, QueueMemory record, std::uint64_t user_handle,
        std::shared_ptr<EventFile> channel) noexcept
-    : ring_(ring),
-      record_(record),
+    : ring_(std::move(ring)),
+      record_(std::move(record)),
       user_handle_(user_handle),
       channel_(std::move(channel)),
       seen_arming_(kNeverArmed) {
+  if (!channel_) return;  // nobody arms it
   // The first arming may be 0, as is the record until then: libmlx5 only writes this word.
-  std::atomic_ref(record_[kArming]).store(htobe32(kNeverArmed), std::memory_order_relaxed);
+  const std::array<std::uint32_t, 2> words{0, htobe32(kNeverArmed)};
+  record_.write(0, std::as_bytes(std::span(words)));
 }
 
-bool Cq::is_full() const noexcept {
-  if (ring_.collapsed) return false;
-  return ((producer_ - load_record(record_[kConsumer])) & kIndexMask) >= ring_.count;
+// Entries that the program has not taken: all, if a GPU does not say.
+std::uint32_t Cq::unread() const noexcept {
+  const auto consumer = record_.word(kConsumer);
+  return consumer ? (producer_ - *consumer) & kIndexMask : ring_.count;
 }
 
 bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index,
               std::span<const std::byte> data) {
-  if (overrun || is_full()) return false;
+  if (overrun || (!ring_.collapsed && unread() >= ring_.count)) return false;
   const bool owner = (producer_ & ring_.count) != 0;
   mlx5_cqe64 entry = softhca::encode_cqe(completion, counter, owner);
   // Version 1 of entries: how the program numbers its queue pairs.
   entry.srqn_uidx = htobe32(user_index);
-  if (!data.empty()) {
-    const bool apart =
-        ring_.entry_nbytes > sizeof entry;  // in the half before; else over the front
-    std::memcpy(apart ? next() : reinterpret_cast<std::byte*>(&entry), data.data(), data.size());
-    entry.op_own |= apart ? MLX5_INLINE_SCATTER_64 : MLX5_INLINE_SCATTER_32;
-  }
-  write(entry);
+  const bool apart = ring_.entry_nbytes > sizeof entry;  // data in the half before; else over it
+  if (!data.empty()) entry.op_own |= apart ? MLX5_INLINE_SCATTER_64 : MLX5_INLINE_SCATTER_32;
+  std::array<std::byte, 2 * sizeof entry> halves{};
+  const std::span second = std::span(halves).subspan(sizeof entry);
+  std::memcpy(second.data(), &entry, sizeof entry);
+  const std::span whole = apart && !data.empty() ? std::span(halves) : second;
+  std::ranges::copy(data, whole.begin());
+  if (!write(whole)) return false;
   // The completions of the software HCA do not say what was solicited: all that arrives is.
   const bool arrived = (completion.opcode & IBV_WC_RECV) != 0;
   const bool counts = arrived || completion.status != IBV_WC_SUCCESS;
@@ -61,25 +64,17 @@ bool Cq::push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t use
   return true;
 }
 
-std::byte* Cq::next() const noexcept {
+bool Cq::write(std::span<const std::byte> entry) noexcept {
   const std::uint32_t index = ring_.collapsed ? 0 : producer_ & (ring_.count - 1);
-  return ring_.at + index * ring_.entry_nbytes;
-}
-
-void Cq::write(const mlx5_cqe64& entry) noexcept {
-  const auto words = std::bit_cast<std::array<std::uint64_t, 8>>(entry);
-  static_assert(sizeof words == sizeof entry);
-  auto* to = reinterpret_cast<std::uint64_t*>(next() + ring_.entry_nbytes - sizeof entry);
-  for (std::size_t i = 0; i + 1 < words.size(); ++i) {
-    std::atomic_ref(to[i]).store(words[i], std::memory_order_relaxed);
-  }
-  // Release: a reader that sees the owner bit also sees the entry and the completed data.
-  std::atomic_ref(to[words.size() - 1]).store(words.back(), std::memory_order_release);
+  const std::size_t end = std::size_t{index + 1} * ring_.entry_nbytes;
+  if (!ring_.memory.write(end - entry.size(), entry)) return false;
   ++producer_;
+  return true;
 }
 
 void Cq::look() {
-  const std::uint32_t arming = load_record(record_[kArming]);
+  if (!channel_) return;
+  const std::uint32_t arming = record_.word(kArming).value_or(seen_arming_);
   if (arming == seen_arming_) return;
   seen_arming_ = arming;
   const std::uint32_t consumer = arming & kIndexMask;
@@ -92,17 +87,15 @@ void Cq::look() {
 
 void Cq::fire() {
   armed_ = Armed::no;
-  if (!channel_) return;
   channel_->push(ib_uverbs_comp_event_desc{.cq_handle = user_handle_}, &events_);
 }
 
 bool Cq::resize(const CqRing& ring) {
-  const std::uint32_t there = (producer_ - load_record(record_[kConsumer])) & kIndexMask;
-  if (there >= ring_.count || there >= ring.count) return false;
+  if (unread() >= std::min(ring_.count, ring.count)) return false;
   mlx5_cqe64 entry{};
   const bool owner = (producer_ & ring_.count) != 0;
   entry.op_own = static_cast<std::uint8_t>(MLX5_CQE_RESIZE_CQ << kOpcodeShift | unsigned{owner});
-  write(entry);
+  if (!write(std::as_bytes(std::span(&entry, 1)))) return false;
   ring_ = ring;
   return true;
 }

@@ -10,12 +10,13 @@
 #include <span>
 
 #include "event_file.hpp"
+#include "queue_memory.hpp"
 
 namespace zerohop::mlx5sim {
 
 // As libmlx5 gives them when it makes or resizes one.
 struct CqRing {
-  std::byte* at = nullptr;
+  QueueMemory memory;
   std::uint32_t count = 0;         // entries, a power of two
   std::uint32_t entry_nbytes = 0;  // 64 or 128; what is written are the last 64 of them
   bool collapsed = false;          // all into the first entry, whether or not it was read
@@ -23,7 +24,7 @@ struct CqRing {
 
 class Cq {
  public:
-  Cq(const CqRing& ring, std::uint32_t* record, std::uint64_t user_handle,
+  Cq(CqRing ring, QueueMemory record, std::uint64_t user_handle,
      std::shared_ptr<EventFile> channel) noexcept;
   Cq(const Cq&) = delete;
   Cq& operator=(const Cq&) = delete;
@@ -33,7 +34,8 @@ class Cq {
   std::size_t room_for_data() const noexcept { return ring_.entry_nbytes / 2; }
 
   // The completion of the entry `counter` of a queue of the queue pair that the program knows as
-  // `user_index`. False if the program has not taken what is in the next place: an overrun.
+  // `user_index`. False if the program has not taken what is in the next place, an overrun, or a
+  // GPU has failed.
   // `data`: the whole of a short message, if it arrives so.
   bool push(const ibv_wc& completion, std::uint16_t counter, std::uint32_t user_index,
             std::span<const std::byte> data = {});
@@ -54,13 +56,12 @@ class Cq {
 
  private:
   enum class Armed { no, solicited, any };
-  bool is_full() const noexcept;
-  std::byte* next() const noexcept;
-  void write(const mlx5_cqe64& entry) noexcept;
+  std::uint32_t unread() const noexcept;
+  bool write(std::span<const std::byte> entry) noexcept;  // into the next place, at its end
   void fire();
 
   CqRing ring_;
-  std::uint32_t* record_;  // consumer index, and arming; big-endian
+  const QueueMemory record_;  // consumer index, and arming
   std::uint64_t user_handle_;
   std::shared_ptr<EventFile> channel_;
   EventSource events_;

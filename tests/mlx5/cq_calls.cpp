@@ -12,13 +12,9 @@
 namespace zerohop::mlx5sim {
 namespace {
 
-std::byte* memory(std::uint64_t address) {
+QueueMemory memory(std::uint64_t address) {
   if (address == 0) throw Refused{EFAULT};
-  return reinterpret_cast<std::byte*>(address);
-}
-
-std::uint32_t* record_at(std::uint64_t address) {
-  return reinterpret_cast<std::uint32_t*>(memory(address));
+  return QueueMemory(address);
 }
 
 CqRing ring_of(std::uint64_t address, std::uint32_t cqe, std::uint32_t entry_nbytes) {
@@ -42,7 +38,7 @@ void cq_calls::create(Ucontext& context, Call& call) {
     if (!channel) throw Refused{EBADF};
   }
   const std::uint32_t handle = context.cqs.add(
-      std::make_unique<Cq>(ring_of(own.buf_addr, cqe, own.cqe_size), record_at(own.db_addr),
+      std::make_unique<Cq>(ring_of(own.buf_addr, cqe, own.cqe_size), memory(own.db_addr),
                            call.in<std::uint64_t>(UVERBS_ATTR_CREATE_CQ_USER_HANDLE), channel));
   call.out(UVERBS_ATTR_CREATE_CQ_RESP_CQE, cqe);
   call.out(UVERBS_ATTR_UHW_OUT, mlx5_ib_create_cq_resp{.cqn = handle, .reserved = 0});
@@ -76,8 +72,8 @@ void srq_calls::create(Ucontext& context, Call& call) {
     throw Refused{EOPNOTSUPP};
   // As libmlx5 lays them out: a link, the elements, and up to the next power of two.
   const std::uint32_t entry = std::bit_ceil(std::max(16 + 16 * most_sge, 32u));
-  std::byte* entries = memory(own.buf_addr);
-  std::uint32_t* record = record_at(own.db_addr);
+  const QueueMemory entries = memory(own.buf_addr);
+  const QueueMemory record = memory(own.db_addr);
   ibv_srq_init_attr init{};
   init.attr = {most + 1, most_sge, 0};
   ibv_pd* pd = context.pds.at(call.handle(UVERBS_ATTR_CREATE_SRQ_PD_HANDLE)).soft;

@@ -14,12 +14,12 @@
 namespace zerohop::mlx5sim {
 
 Umem::~Umem() {
-  if (mapped) ::munmap(at, nbytes);
+  if (mapped) ::munmap(memory.address(), nbytes);
 }
 
-std::byte* Umem::place(std::uint64_t offset, std::uint64_t size) const {
+QueueMemory Umem::place(std::uint64_t offset, std::uint64_t size) const {
   if (offset > nbytes || size > nbytes - offset || offset % 8 != 0) throw Refused{EINVAL};
-  return at + offset;
+  return memory + offset;
 }
 
 namespace devx_calls {
@@ -37,8 +37,8 @@ constexpr std::uint32_t kEventQueue = 1;  // the number of the only one
   throw Refused{EREMOTEIO};
 }
 
-std::byte* in_umem(Ucontext& context, In command, prm::Field umem, prm::Field offset,
-                   std::uint64_t nbytes) {
+QueueMemory in_umem(Ucontext& context, In command, prm::Field umem, prm::Field offset,
+                    std::uint64_t nbytes) {
   const auto number = static_cast<std::uint32_t>(prm::get(command, umem));
   return context.umems.at(number).place(prm::get(command, offset), nbytes);
 }
@@ -54,11 +54,10 @@ std::uint32_t create_cq(Ucontext& context, In command, Out answer) {
   ring.count = 1u << prm::get(command, kLogSize);
   ring.entry_nbytes = 64u << prm::get(command, kEntrySize);
   ring.collapsed = prm::get(command, kCollapsed) != 0;
-  ring.at =
+  ring.memory =
       in_umem(context, command, kUmem, kUmemOffset, std::uint64_t{ring.count} * ring.entry_nbytes);
-  std::byte* record = in_umem(context, command, kRecordUmem, kRecordOffset, kRecordNbytes);
-  return context.cqs.add(
-      std::make_unique<Cq>(ring, reinterpret_cast<std::uint32_t*>(record), 0, nullptr));
+  const QueueMemory record = in_umem(context, command, kRecordUmem, kRecordOffset, kRecordNbytes);
+  return context.cqs.add(std::make_unique<Cq>(ring, record, 0, nullptr));
 }
 
 std::uint32_t create_qp(Ucontext& context, In command, Out answer) {
@@ -77,8 +76,7 @@ std::uint32_t create_qp(Ucontext& context, In command, Out answer) {
   rings.receives = in_umem(context, command, kUmem, kUmemOffset,
                            receives + rings.send_blocks * std::uint64_t{MLX5_SEND_WQE_BB});
   rings.sends = rings.receives + receives;
-  rings.record = reinterpret_cast<std::uint32_t*>(
-      in_umem(context, command, kRecordUmem, kRecordOffset, kRecordNbytes));
+  rings.record = in_umem(context, command, kRecordUmem, kRecordOffset, kRecordNbytes);
   rings.user_index = static_cast<std::uint32_t>(prm::get(command, kUserIndex));
   rings.page = static_cast<std::uint32_t>(prm::get(command, kPage));
   const auto cq = [&](prm::Field field) {
@@ -192,6 +190,21 @@ Qp& qp_in(Ucontext& context, In command) {
   return *found->second;
 }
 
+// `offset` in the buffer; who exports that may have nothing for processors, as a GPU.
+QueueMemory map_buffer(int fd, std::uint64_t offset, std::uint64_t nbytes) {
+  void* mapped =
+      ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (mapped == MAP_FAILED) throw Refused{errno == EBADF ? EBADF : EOPNOTSUPP};
+  return QueueMemory(reinterpret_cast<std::uintptr_t>(mapped));
+}
+
+// At that address, of the host or of a GPU.
+QueueMemory memory_at(Ucontext& context, std::uint64_t address, std::uint64_t nbytes) {
+  auto copier = context.peer_memory.copier(address, nbytes);
+  if (!copier) return QueueMemory(address);
+  return QueueMemory(address, std::make_shared<softhca::RingCopies>(std::move(copier)));
+}
+
 }  // namespace
 
 void general(Call& call) {
@@ -217,15 +230,12 @@ void reg_umem(Ucontext& context, Call& call) {
   const auto nbytes = call.in<std::uint64_t>(MLX5_IB_ATTR_DEVX_UMEM_REG_LEN);
   const bool buffer = call.has(MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD);
   if (nbytes == 0 || (address == 0 && !buffer)) throw Refused{EINVAL};
-  auto* at = reinterpret_cast<std::byte*>(address);
-  if (buffer) {  // the address is an offset in it
+  const auto reach = [&] {
+    if (!buffer) return memory_at(context, address, nbytes);
     const auto fd = static_cast<int>(call.handle(MLX5_IB_ATTR_DEVX_UMEM_REG_DMABUF_FD));
-    void* mapped = ::mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                          static_cast<off_t>(address));
-    if (mapped == MAP_FAILED) throw Refused{errno};
-    at = static_cast<std::byte*>(mapped);
-  }
-  const std::uint32_t number = context.umems.add(std::make_unique<Umem>(at, nbytes, buffer));
+    return map_buffer(fd, address, nbytes);  // which is an offset there
+  };
+  const std::uint32_t number = context.umems.add(std::make_unique<Umem>(reach(), nbytes, buffer));
   call.out(MLX5_IB_ATTR_DEVX_UMEM_REG_OUT_ID, number);
   call.made(MLX5_IB_ATTR_DEVX_UMEM_REG_HANDLE, number);
 }

@@ -15,6 +15,14 @@ std::uint32_t keep(Ucontext& context, ibv_mr* made) {
   return context.mrs.add(std::make_unique<Mr>(Mr{made}));
 }
 
+// Of a GPU.
+ibv_mr* reg_copied(ibv_pd* pd, const ib_uverbs_reg_mr& asked,
+                   std::shared_ptr<driver::Copier> copier) {
+  if (asked.hca_va != asked.start) throw Refused{EOPNOTSUPP};
+  return softhca::reg_copied_mr(pd, asked.start, asked.length, static_cast<int>(asked.access_flags),
+                                std::move(copier));
+}
+
 }  // namespace
 
 void alloc_pd(Ucontext& context, Write& write) {
@@ -37,9 +45,11 @@ void reg_mr(Ucontext& context, Write& write) {
   const auto asked = write.request<ib_uverbs_reg_mr>();
   // Both have the same place in a page, as the adapter maps pages.
   if (((asked.start ^ asked.hca_va) & (context.uars.page_nbytes() - 1)) != 0) throw Refused{EINVAL};
-  ibv_mr* made = softhca::reg_mr_iova2(context.pds.at(asked.pd_handle).soft,
-                                       reinterpret_cast<void*>(asked.start), asked.length,
-                                       asked.hca_va, asked.access_flags);
+  ibv_pd* pd = context.pds.at(asked.pd_handle).soft;
+  auto copier = context.peer_memory.copier(asked.start, asked.length);
+  ibv_mr* made = copier ? reg_copied(pd, asked, std::move(copier))
+                        : softhca::reg_mr_iova2(pd, reinterpret_cast<void*>(asked.start),
+                                                asked.length, asked.hca_va, asked.access_flags);
   const std::uint32_t handle = keep(context, made);
   write.respond(ib_uverbs_reg_mr_resp{.mr_handle = handle, .lkey = made->lkey, .rkey = made->rkey});
 }

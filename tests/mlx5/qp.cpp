@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "batch.hpp"
-#include "record.hpp"
 #include "softhca/context.hpp"
 #include "softhca/queue_pair.hpp"
 #include "softhca/wqe.hpp"
@@ -18,10 +17,6 @@ namespace {
 
 using softhca::kBlockBytes;
 using softhca::Wqe;
-
-std::uint16_t index_in(const std::uint32_t& word) {
-  return static_cast<std::uint16_t>(load_record(word));
-}
 
 // What no queue pair carries out: it completes in its turn, with an error.
 void make_refused(Wqe& entry) {
@@ -67,7 +62,8 @@ bool Qp::take_sends(Batch& batch) {
   const ibv_qp_state state = state_of(soft);
   if (state != IBV_QPS_RTS && state != IBV_QPS_ERR) return false;  // later, if ever
   rung = false;
-  const std::uint16_t due = index_in(rings_.record[MLX5_SND_DBR]);
+  const auto posted = rings_.record.word(MLX5_SND_DBR);
+  const auto due = static_cast<std::uint16_t>(posted.value_or(sends_taken_));
   if (sends_taken_ == due) return false;
   std::uint16_t at = sends_taken_;
   batch.count = 0;
@@ -75,8 +71,9 @@ bool Qp::take_sends(Batch& batch) {
     Batch::Entry& entry = batch.entries[batch.count++];
     const auto copy = [&](std::uint32_t block) {
       const std::size_t place = (at + block) & (rings_.send_blocks - 1);
-      std::memcpy(&entry.bytes[block * kBlockBytes], rings_.sends + place * kBlockBytes,
-                  kBlockBytes);
+      const auto to = std::span(entry.bytes).subspan(block * kBlockBytes, kBlockBytes);
+      // What cannot be read is refused, as no entry.
+      if (!rings_.sends.read(place * kBlockBytes, to)) std::ranges::fill(to, std::byte{0});
     };
     copy(0);
     const std::uint32_t there = static_cast<std::uint16_t>(due - at);
@@ -146,9 +143,10 @@ void Qp::fetch() noexcept {
 
 bool Qp::take_own_receives() {
   softhca::QueuePair& below = softhca::QueuePair::of(soft);
-  const std::uint16_t posted = index_in(rings_.record[MLX5_RCV_DBR]);
-  const bool none = rings_.receive_count == 0 || posted == receives_taken_;
-  if (none || below.state == IBV_QPS_RESET) return false;
+  if (rings_.receive_count == 0 || below.state == IBV_QPS_RESET) return false;
+  const auto word = rings_.record.word(MLX5_RCV_DBR);
+  const auto posted = static_cast<std::uint16_t>(word.value_or(receives_taken_));
+  if (posted == receives_taken_) return false;
   Receive receive;
   while (receives_taken_ != posted) {
     const std::uint32_t place = receives_taken_ & (rings_.receive_count - 1);
@@ -173,14 +171,40 @@ void Qp::reset() noexcept {
 
 void Qp::read_receive(std::uint16_t index, Receive& to) const {
   if (srq != nullptr) return srq->read(index, to);
-  to.read(rings_.receives + index * rings_.receive_nbytes,
+  to.read(rings_.receives, index * rings_.receive_nbytes,
           rings_.receive_nbytes / sizeof(mlx5_wqe_data_seg));
+}
+
+// Takes out of the elements of a receive what has arrived there. Nothing if a part of it lies on a
+// GPU, where no processor could put it back.
+std::size_t Qp::take_out(const Receive& receive, std::span<std::byte> data) const {
+  constexpr std::byte kNothing{0xEE};
+  softhca::MemoryTable& memory = softhca::Context::of(soft->context).memory;
+  softhca::Pins pins;
+  std::array<std::span<std::byte>, Cq::kMostData> parts;
+  std::size_t count = 0;
+  std::size_t found = 0;
+  for (const ibv_sge& element : std::span(receive.elements, receive.count())) {
+    const auto part = std::min<std::size_t>(element.length, data.size() - found);
+    if (part == 0) continue;
+    const softhca::Place place =
+        memory.pin(element.lkey, soft->pd, element.addr, part, IBV_ACCESS_LOCAL_WRITE, pins);
+    if (!place || place.copier != nullptr) return 0;
+    parts[count++] = {place.at, part};
+    found += part;
+  }
+  std::size_t taken = 0;
+  for (const std::span<std::byte> part : std::span(parts).first(count)) {
+    std::ranges::copy(part, data.subspan(taken).begin());
+    std::ranges::fill(part, kNothing);
+    taken += part.size();
+  }
+  return taken;
 }
 
 // A short message lies in its completion, not yet where it belongs: libmlx5 copies it there when
 // the program polls.
 bool Qp::push_receive(const ibv_wc& completion, std::uint16_t index) {
-  constexpr std::byte kNothing{0xEE};
   const bool fits = completion.byte_len > 0 && completion.byte_len <= receive_cq.room_for_data();
   const bool message = completion.status == IBV_WC_SUCCESS && completion.opcode == IBV_WC_RECV;
   std::array<std::byte, Cq::kMostData> data;
@@ -188,18 +212,7 @@ bool Qp::push_receive(const ibv_wc& completion, std::uint16_t index) {
   if (rings_.scatters && fits && message) {
     Receive receive;
     read_receive(index, receive);
-    softhca::MemoryTable& memory = softhca::Context::of(soft->context).memory;
-    for (const ibv_sge& element : std::span(receive.elements, receive.count())) {
-      const auto part = std::min<std::size_t>(element.length, completion.byte_len - taken);
-      if (part == 0) continue;
-      softhca::Pins pins;
-      const softhca::Place place =
-          memory.pin(element.lkey, soft->pd, element.addr, part, IBV_ACCESS_LOCAL_WRITE, pins);
-      if (!place || place.copier != nullptr) break;
-      std::memcpy(&data[taken], place.at, part);
-      std::memset(place.at, static_cast<int>(kNothing), part);
-      taken += part;
-    }
+    taken = take_out(receive, std::span(data).first(completion.byte_len));
   }
   return receive_cq.push(completion, index, rings_.user_index, std::span(data).first(taken));
 }

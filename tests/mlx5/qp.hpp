@@ -6,11 +6,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "cq.hpp"
 #include "event_file.hpp"
+#include "queue_memory.hpp"
 #include "softhca/queue_pair.hpp"
 #include "srq.hpp"
 
@@ -20,15 +22,15 @@ struct Batch;
 
 // As libmlx5 gives them.
 struct QpRings {
-  std::byte* receives = nullptr;
+  QueueMemory receives;
   std::uint32_t receive_count = 0;  // entries, a power of two; 0: none
   std::uint32_t receive_nbytes = 0;
-  std::byte* sends = nullptr;
-  std::uint32_t send_blocks = 0;    // of 64 bytes, a power of two
-  std::uint32_t* record = nullptr;  // two counters, of receives and of blocks of sends; big-endian
-  std::uint32_t user_index = 0;     // in completions
-  std::uint32_t page = 0;           // where it rings
-  bool scatters = false;            // short messages arrive in completions
+  QueueMemory sends;
+  std::uint32_t send_blocks = 0;  // of 64 bytes, a power of two
+  QueueMemory record;             // two counters, of receives and of blocks of sends
+  std::uint32_t user_index = 0;   // in completions
+  std::uint32_t page = 0;         // where it rings
+  bool scatters = false;          // short messages arrive in completions
 };
 
 class Qp final : public softhca::ReceiveSource {
@@ -78,6 +80,7 @@ class Qp final : public softhca::ReceiveSource {
   bool push(const ibv_wc& completion);
   bool push_receive(const ibv_wc& completion, std::uint16_t index);
   void read_receive(std::uint16_t index, Receive& to) const;
+  std::size_t take_out(const Receive& receive, std::span<std::byte> data) const;
 
   const QpRings rings_;
   bool failed_ = false;  // as far as the program can know

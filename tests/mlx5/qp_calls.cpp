@@ -26,13 +26,13 @@ QpRings rings_of(const mlx5_ib_create_qp& asked) {
                      asked.rq_wqe_shift <= 9;
   if (!sizes || (asked.flags & MLX5_QP_FLAG_UAR_PAGE_INDEX) == 0) throw Refused{EINVAL};
   if ((asked.flags & MLX5_QP_FLAG_SIGNATURE) != 0) throw Refused{EOPNOTSUPP};
-  rings.receives = reinterpret_cast<std::byte*>(asked.buf_addr);
+  rings.receives = QueueMemory(asked.buf_addr);
   rings.receive_count = asked.rq_wqe_count;
   rings.receive_nbytes = 1u << asked.rq_wqe_shift;
   const std::size_t receives = std::size_t{asked.rq_wqe_count} << asked.rq_wqe_shift;
   rings.sends = rings.receives + receives;
   rings.send_blocks = asked.sq_wqe_count;
-  rings.record = reinterpret_cast<std::uint32_t*>(asked.db_addr);
+  rings.record = QueueMemory(asked.db_addr);
   rings.user_index = asked.uidx;
   rings.page = asked.bfreg_index;
   rings.scatters = (asked.flags & MLX5_QP_FLAG_SCATTER_CQE) != 0;

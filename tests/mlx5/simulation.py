@@ -11,7 +11,8 @@ from mlx5 import tree
 
 HOUSE = Path(__file__).resolve().parents[2]
 LIBRARY = "libmlx5sim.so"
-BUILDS = ("build/python", "build/release")  # where `make mlx5` builds, and developers
+# Where `make mlx5` builds, developers, and tests/gpu/run.
+BUILDS = ("build/python", "build/release", "build-gpu/cpp", "build-gpu/py")
 
 
 class NotBuilt(Exception):
@@ -29,13 +30,28 @@ def library() -> Path:
     return max(found, key=lambda path: path.stat().st_mtime)
 
 
+def unpacked_provider() -> dict[str, str]:
+    """How libibverbs finds libmlx5 in a Debian package that was only unpacked, into a folder of LD_LIBRARY_PATH."""
+    folders = os.environ.get("LD_LIBRARY_PATH", "").split(":")
+    found = [
+        path for folder in folders if folder and (path := Path(folder) / "libibverbs").is_dir()
+    ]
+    if not found:
+        return {}
+    return {"RDMAV_DRIVERS": "mlx5", "LD_LIBRARY_PATH": ":".join([*folders, *map(str, found)])}
+
+
 class Simulation:
     """Adapters mlx5sim0, mlx5sim1, ... that programs on this host may share. Its files: `root`."""
 
     def __init__(self, root: Path, devices: int = 2) -> None:
         self.root = root
         tree.build(root, devices)
-        self.environment = {"LD_PRELOAD": str(library()), "MLX5SIM_TREE": str(root)}
+        self.environment = {
+            "LD_PRELOAD": str(library()),
+            "MLX5SIM_TREE": str(root),
+            **unpacked_provider(),
+        }
 
     def start(self, *command: str | Path, **environment: str) -> subprocess.Popen[str]:
         return subprocess.Popen(

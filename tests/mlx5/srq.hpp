@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "event_file.hpp"
+#include "queue_memory.hpp"
 
 namespace zerohop::mlx5sim {
 
@@ -16,7 +17,8 @@ namespace zerohop::mlx5sim {
 struct Receive {
   static constexpr std::size_t kMostElements = 64;
 
-  void read(const std::byte* segments, std::size_t most);
+  // `most` segments at `offset`.
+  void read(const QueueMemory& memory, std::size_t offset, std::size_t most);
   std::size_t count() const noexcept { return static_cast<std::size_t>(work.num_sge); }
 
   ibv_recv_wr work{};
@@ -25,14 +27,14 @@ struct Receive {
 
 class Srq {
  public:
-  Srq(std::byte* entries, std::uint32_t entry_nbytes, std::uint32_t* record, ibv_srq* below,
+  Srq(QueueMemory entries, std::uint32_t entry_nbytes, QueueMemory record, ibv_srq* below,
       std::uint32_t count, std::uint64_t handle) noexcept
       : soft(below),
         most(count),
         user_handle(handle),
-        entries_(entries),
+        entries_(std::move(entries)),
         entry_nbytes_(entry_nbytes),
-        record_(record) {}
+        record_(std::move(record)) {}
   Srq(const Srq&) = delete;
   Srq& operator=(const Srq&) = delete;
 
@@ -51,10 +53,10 @@ class Srq {
   std::uint32_t users = 0;  // queue pairs
 
  private:
-  std::byte* const entries_;
+  const QueueMemory entries_;
   const std::uint32_t entry_nbytes_;
-  std::uint32_t* const record_;  // how many were posted; big-endian, 16 bits
-  std::mutex mutex_;             // of what follows
+  const QueueMemory record_;  // how many were posted: 16 bits
+  std::mutex mutex_;          // of what follows
   std::uint16_t taken_ = 0;
   std::uint16_t next_ = 0;  // index of the next entry
   std::uint32_t there_ = 0;

@@ -15,7 +15,8 @@
 namespace zerohop::mlx5sim::tree {
 namespace {
 
-constexpr std::string_view kSimulated[] = {"/sys/class/infiniband", "/dev/infiniband"};
+constexpr std::string_view kSimulated[] = {"/sys/class/infiniband", "/dev/infiniband",
+                                           "/sys/module/nvidia_peermem"};
 constexpr std::string_view kDevice = "/dev/infiniband/uverbs";
 constexpr int kMostDevices = 64;
 // 127.80.0.0/24: each device has an address of its own.

@@ -1,6 +1,6 @@
 """The files of a simulation: what a program sees in /sys and /dev, and which queue pairs there are.
 
-mlx5sim.so leads paths in /sys/class/infiniband* and /dev/infiniband here (tree.hpp).
+mlx5sim.so leads paths in /sys/class/infiniband*, /dev/infiniband and /sys/module/nvidia_peermem here (tree.hpp).
 """
 
 from pathlib import Path
@@ -10,6 +10,9 @@ SOFTWARE = "simulated by zerohop"
 
 def build(root: Path, devices: int = 2) -> None:
     """Makes `devices` adapters, mlx5sim0, mlx5sim1, ..., below the folder `root`."""
+    _write(
+        root / "sys/module/nvidia_peermem/version", SOFTWARE
+    )  # GPU memory is registered by its addresses
     verbs = root / "sys/class/infiniband_verbs"
     _write(verbs / "abi_version", "6")
     (root / "dev/infiniband").mkdir(parents=True)

@@ -59,7 +59,9 @@ void* UarPages::map(void* address, std::size_t nbytes, int protection, off_t off
     errno = EINVAL;
     return MAP_FAILED;
   }
-  void* mapped = ::mmap(address, nbytes, protection, MAP_SHARED, memory_.get(),
+  // libmlx5 asks for pages to be written only. Kernels of a GPU write there, too: its driver locks
+  // memory that is read as well.
+  void* mapped = ::mmap(address, nbytes, protection | PROT_READ, MAP_SHARED, memory_.get(),
                         static_cast<off_t>(page * page_nbytes_));
   if (mapped != MAP_FAILED) ::madvise(mapped, nbytes, MADV_DONTFORK);  // as with real registers
   return mapped;

@@ -21,6 +21,7 @@
 #include "call.hpp"
 #include "cq.hpp"
 #include "event_file.hpp"
+#include "peer_memory.hpp"
 #include "qp.hpp"
 #include "srq.hpp"
 #include "uar.hpp"
@@ -61,16 +62,16 @@ struct Ah {};
 
 // Memory for queues that a program lays out by itself (DEVX): its own, or a dma-buf's.
 struct Umem {
-  Umem(std::byte* begin, std::size_t size, bool mapping) noexcept
-      : at(begin), nbytes(size), mapped(mapping) {}
+  Umem(QueueMemory whole, std::size_t size, bool mapping) noexcept
+      : memory(std::move(whole)), nbytes(size), mapped(mapping) {}
   ~Umem();
   Umem(const Umem&) = delete;
   Umem& operator=(const Umem&) = delete;
 
   // The place of that many bytes in it; throws Refused.
-  std::byte* place(std::uint64_t offset, std::uint64_t size) const;
+  QueueMemory place(std::uint64_t offset, std::uint64_t size) const;
 
-  std::byte* const at;
+  const QueueMemory memory;
   const std::size_t nbytes;
   const bool mapped;  // here, and to be unmapped
 };
@@ -108,6 +109,7 @@ class Ucontext {
   Table<Qp> qps;
   Table<Umem> umems;
   Table<DevxObject> devx;
+  PeerMemory peer_memory;
   UarPages uars;
   ibv_context* soft = nullptr;
   ibv_cq* soft_cq = nullptr;       // of all queue pairs

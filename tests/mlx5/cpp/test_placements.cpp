@@ -24,8 +24,10 @@ engine::EndpointOptions on_adapter(const char* name) {
 }
 
 struct Placements : GpuCouple {
-  Placements() : GpuCouple(on_adapter("left"), on_adapter("right")) {}
+  explicit Placements(bool exports_map = true)
+      : GpuCouple(on_adapter("left"), on_adapter("right")), maps(cuda.exports_map = exports_map) {}
 
+  const bool maps;  // else memory of the GPU is registered by its address
   Memory ours = array(left, {100});
   Memory theirs = array(right, {100});
   Memory on_host = right.empty({{100}}, kByte);
@@ -66,18 +68,35 @@ struct Placements : GpuCouple {
   }
 };
 
-TEST_CASE_FIXTURE(Placements, "all four placements carry data from GPU to GPU and to the host") {
+// As with driver 580, whose dma-bufs no processor can map.
+struct ByAddress : Placements {
+  ByAddress() : Placements(false) {}
+};
+
+void check_all_placements(Placements& on) {
   for (const RingPlace sends : {RingPlace::host, RingPlace::gpu}) {
     for (const RingPlace completions : {RingPlace::host, RingPlace::gpu}) {
-      for (const Memory* target : {&theirs, &on_host}) {
-        const auto made = queue(*target, {sends, completions});
-        const device::RingWay way = way_of(*made);
-        CHECK(on_gpu(way.ring.entries) == (sends == RingPlace::gpu));
-        CHECK(on_gpu(way.ring.completions) == (completions == RingPlace::gpu));
-        works(*made, *target);
+      for (const Memory* target : {&on.theirs, &on.on_host}) {
+        const auto made = on.queue(*target, {sends, completions});
+        const device::RingWay way = on.way_of(*made);
+        CHECK(on.on_gpu(way.ring.entries) == (sends == RingPlace::gpu));
+        CHECK(on.on_gpu(way.ring.completions) == (completions == RingPlace::gpu));
+        on.works(*made, *target);
       }
     }
   }
+}
+
+TEST_CASE_FIXTURE(Placements, "all four placements carry data from GPU to GPU and to the host") {
+  CHECK(ours.choice()->way == engine::RegistrationWay::dmabuf);
+  check_all_placements(*this);
+}
+
+TEST_CASE_FIXTURE(ByAddress, "all four placements work without dma-bufs, by nvidia-peermem") {
+  CHECK(ours.choice()->way == engine::RegistrationWay::peermem);
+  CHECK(contains(ours.choice()->reason, "through nvidia_peermem"));
+  CHECK(contains(ours.choice()->reason, "not through dma-buf: mlx5sim0 does not register"));
+  check_all_placements(*this);
 }
 
 TEST_CASE_FIXTURE(Placements, "records lie beside their rings, and old values beside completions") {
