@@ -292,3 +292,23 @@ def test_what_is_on_its_way_arrives_though_the_script_ends(open_endpoint, device
     assert (ended.returncode, ended.stderr) == (0, "")
     assert ep.wait_notify(3) == 9
     assert bool((np.asarray(inbox) == 7).all())
+
+
+KEEPS_A_PEER = """
+import os
+import zerohop as zh
+def sockets():
+    links = (f"/proc/self/fd/{{each}}" for each in os.listdir("/proc/self/fd"))
+    return sum("socket" in os.readlink(link) for link in links if os.path.islink(link))
+before = sockets()
+with zh.Endpoint({device!r}) as ep, zh.Endpoint({device!r}) as other:
+    peer = ep.connect(other.address)
+    assert sockets() > before
+assert sockets() == before
+"""
+
+
+def test_a_kept_peer_keeps_no_socket_open(device):
+    """Of its closed Endpoint, by which processes of the host could still connect."""
+    ended = run_python("-c", KEEPS_A_PEER.format(device=device))
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -91,7 +91,7 @@ class Station {
     return {.own_id = address.id,
             .rails = rails_,
             .default_timeout = kTimeout,
-            .neighbourhood = nullptr,
+            .neighbourhood = {},
             .no_neighbourhood = {},
             .copy_queue = {},
             .books = std::make_shared<engine::RouteBooks>(),

@@ -74,7 +74,8 @@ std::shared_ptr<Peer> Peer::create(std::shared_ptr<const Host> host, RailService
 }
 
 void Peer::join_paths() {
-  if (host_->neighbourhood) invitation_.emplace(host_->neighbourhood);
+  if (auto neighbourhood = host_->neighbourhood.lock())
+    invitation_.emplace(std::move(neighbourhood));
   const auto tell = [weak = weak_from_this()](ControlMessage message) {
     if (const auto self = weak.lock()) self->host_->tell(self, std::move(message));
   };
@@ -95,7 +96,7 @@ void Peer::join_paths() {
 }
 
 void Peer::meet(std::string local_server, const shm::Token& token) {
-  if (!host_->neighbourhood) return;
+  if (host_->neighbourhood.expired()) return;
   local_->meet(std::move(local_server), token);
   gpu_->meet(book_);
 }

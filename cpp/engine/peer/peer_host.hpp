@@ -31,7 +31,7 @@ struct PeerHost {
   Rails rails;
   double default_timeout = 30.0;
   std::uint64_t stripe_bytes = kDefaultStripeBytes;  // larger transfers use several rails
-  std::shared_ptr<Neighbourhood> neighbourhood;      // null: none, for the reason in
+  std::weak_ptr<Neighbourhood> neighbourhood;        // the Endpoint's; none for the reason in
   std::string no_neighbourhood;                      // ... this
   std::weak_ptr<CopyQueue> copy_queue;  // the Endpoint's: its thread holds paths of Peers
   Settings settings{};                  // of the Endpoint, shown with those of the queue pair
