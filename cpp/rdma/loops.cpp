@@ -95,8 +95,8 @@ void ping_pong(const WritePingPong& side, std::span<double> seconds, const Deadl
     if (!side.first) poll_for(side.landing, mark, deadline);
     side.ball = mark;
     post(side.queue_pair, side.request);
-    poll(side.queue, deadline);  // the ball changes next
     if (side.first) poll_for(side.landing, mark, deadline);
+    poll(side.queue, deadline);  // the ball changes next
     half = seconds_since(begin) / 2;
   }
   clear(side.landing);
