@@ -24,8 +24,8 @@ struct PingPong {
 // the deadline, and the errors of their transfers.
 void ping_pong(const PingPong& side, std::span<double> seconds, const Deadline& deadline);
 
-// One side of a ping-pong by writes alone, as in perftest's ib_write_lat: the receiver polls the
-// last byte of the ball in memory.
+// One side of a ping-pong by writes alone, as in perftest's ib_write_lat: each end waits for the
+// completion of its write while the ball flies, then polls the last byte of the ball in memory.
 struct MemoryPingPong {
   Peer& peer;
   const Memory& source;        // on the host and contiguous, as the inbox is
