@@ -1,7 +1,7 @@
 """Inside a guest: writes of 8 B beside perftest on one Soft-RoCE device, in turns. Host side: tests/vm/bench.
 
-Like for like: two processes that both poll the last byte of what the other one writes; each takes the completion
-of its write while that is under way.
+Like for like: two processes that both poll the last byte of what the other one writes. perftest and the Endpoint
+take the completion of a write while the ball flies, the bare queue pair once the answer has come.
 """
 
 from __future__ import annotations
