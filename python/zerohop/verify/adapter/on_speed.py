@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,15 +13,15 @@ from zerohop import _core, verbs
 from zerohop.bench.peers.perftest import PACKAGE, SOFT, Perftest
 from zerohop.bench.placement import FREE
 from zerohop.bench.plan import PeerFailed, window
-from zerohop.bench.programs import lasting, require_program
+from zerohop.bench.programs import require_program
 from zerohop.verify.adapter.end import End
 from zerohop.verify.adapter.setup import Setup
 from zerohop.verify.adapter.step import Failed, Figures, Impossible, NotRun, Steps
 
 STEPS = Steps()
 SMALL_NBYTES, LARGE_NBYTES = 8, 1 << 20
-FEW, MOST = 20, 20_000
-BOUND_S = 15.0  # of each loop
+FEW, BATCH, MOST = 20, 200, 20_000  # requests: of the first batch, of another at most, and of all
+BOUND_S = 15.0  # of each batch, which is short: the machine may become busy meanwhile
 SECONDS, QUICK_SECONDS = 0.5, 0.1  # of each figure, about
 RUNS = {"ib_write_lat": "latency", "ib_write_bw": "bandwidth", "ib_read_bw": "bandwidth"}
 
@@ -51,13 +53,14 @@ def bandwidth(setup: Setup) -> Figures:
         part = near.region[:LARGE_NBYTES]
         request = verbs.SendRequest(operation, part, remote=setup.far.memory())
 
-        def run(times: int, request: verbs.SendRequest = request) -> tuple[float, float]:
+        def run(times: int, request: verbs.SendRequest = request) -> list[float]:
             took = _core.bench_verbs_stream(
                 near.pairs, near.queue, request, times, window(LARGE_NBYTES), BOUND_S
             )
-            return took / times, LARGE_NBYTES * times / took
+            return [took / times] * times
 
-        figures[f"{operation}_1_MiB_GBps"] = round(lasting(run, FEW, MOST, seconds) / 1e9, 3)
+        each = float(np.mean(_batches(run, seconds)))
+        figures[f"{operation}_1_MiB_GBps"] = round(LARGE_NBYTES / each / 1e9, 3)
     return figures
 
 
@@ -98,24 +101,36 @@ def _seconds(setup: Setup) -> float:
 
 
 def _latencies(near: End, request: verbs.SendRequest, seconds: float) -> list[float]:
-    def run(times: int) -> tuple[float, list[float]]:
-        taken = _core.bench_verbs_latency(near.pairs[0], near.queue, request, times, BOUND_S)
-        return float(np.mean(taken)), taken
+    def run(times: int) -> list[float]:
+        return list(_core.bench_verbs_latency(near.pairs[0], near.queue, request, times, BOUND_S))
 
-    return lasting(run, FEW, MOST, seconds)
+    return _batches(run, seconds)
 
 
 def _half_trips(setup: Setup, near: End, place: tuple[int, int], seconds: float) -> list[float]:
     """Of writes that both ends poll for."""
     here = near.memory()
 
-    def run(times: int) -> tuple[float, list[float]]:
+    def run(times: int) -> list[float]:
         setup.far.start("ping_pong", here, SMALL_NBYTES, times, False, BOUND_S)
         taken = near.ping_pong(place, SMALL_NBYTES, times, True, BOUND_S)
         setup.far.finish(seconds=BOUND_S)
-        return float(np.mean(taken)), taken
+        return list(taken)
 
-    return lasting(run, FEW, MOST, seconds)
+    return _batches(run, seconds)
+
+
+def _batches(run: Callable[[int], list[float]], seconds: float) -> list[float]:
+    """What runs of about so many seconds return, without the first, which warms up, if there are others."""
+    first = latest = run(FEW)
+    taken, until = list[float](), time.monotonic() + seconds
+    while len(taken) < MOST:
+        times = min(BATCH, int((until - time.monotonic()) / np.mean(latest)))
+        if times < 1:
+            break
+        latest = run(times)
+        taken += latest
+    return taken or first
 
 
 def _us(taken: list[float]) -> float:
