@@ -86,7 +86,9 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
         if local_rank is None:
             local_rank = launcher_local_rank()
         self.local_rank = whole("local_rank", local_rank)
-        if not 0 <= whole("rank", rank) < whole("size", size):
+        if whole("size", size) < 1:
+            raise ValueError(f"size must be at least 1, not {size}")
+        if not 0 <= whole("rank", rank) < size:
             raise ValueError(f"rank {rank} of {size}: ranks go from 0 to size - 1")
         check_name(name)
         check_way(gpu_collectives)

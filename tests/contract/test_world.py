@@ -161,7 +161,7 @@ def test_a_rank_that_was_gone_before_it_was_needed_is_lost(rank_threads):
     [
         ((2, 2), {}, ValueError, "ranks go from 0"),
         ((-1, 2), {}, ValueError, "ranks go from 0"),
-        ((0, 0), {}, ValueError, "ranks go from 0"),
+        ((0, 0), {}, ValueError, "size must be at least 1"),
         ((0.5, 2), {}, TypeError, "integer"),
         (("0", 2), {}, TypeError, "rank must be an integer, not '0'"),
         ((0, None), {}, TypeError, "size must be an integer, not None"),

@@ -124,9 +124,9 @@ def device_option(function: click.decorators.FC) -> click.decorators.FC:
 
 @click.group()
 def bench() -> None:
-    """Measure zerohop and its peers, in turn for every figure.
+    """Measure zerohop and other libraries side by side, in turn for every figure.
 
-    A peer that is missing, fails or hangs is reported and left out.
+    A library that is missing, fails or hangs is reported and left out.
     """
 
 

@@ -112,8 +112,8 @@ def cut_evenly(flat: Flat, size: int) -> list[Block]:
     rows = flat.shape[0] if flat.shape else 0
     if not flat.shape or rows % size:
         raise ValueError(
-            f"{flat.what} of shape {flat.shape} cannot be split into {size} equal blocks along its first axis: give counts=, "
-            "or a list of arrays"
+            f"{flat.what} of shape {flat.shape} cannot be split into {size} equal blocks along its first axis: make its length "
+            f"a multiple of {size}, or call the World's own method with counts= or a list of arrays"
         )
     return _cut(flat, [rows // size] * size)
 

@@ -44,7 +44,7 @@ class Calls:
     def broadcast(self, tensors: Sequence[Any], opts: Any) -> Work:
         tensor = only(tensors, "broadcast")
         root = opts.rootRank
-        array = read(tensor) if root == self._world.rank else written(tensor)
+        array = written(tensor)  # on the root, too, so that all ranks refuse alike
         return self._start(opts, tensors, lambda **how: self._world.broadcast(array, root, **how))
 
     def scatter(self, outputs: Sequence[Any], inputs: Sequence[Sequence[Any]], opts: Any) -> Work:

@@ -27,9 +27,10 @@ def monitored_barrier(calls: Calls, number: int, seconds: float, wait_all_ranks:
         calls.post_word(0, tag, deadline.left).wait(deadline.left)
         calls.hear_word(0, tag + 1, deadline.left).wait(deadline.left)
     except Error as error:
+        why = "" if isinstance(error, TransferTimeout) else f" ({error})"
         raise TransferTimeout(
             f"Rank {calls.rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0 of "
-            f"{calls.name!r}, whose error names the ranks that have not come in {seconds:g} s ({error})"
+            f"{calls.name!r}, which has not answered in {seconds:g} s{why}: the error of rank 0 names the ranks that are missing"
         ) from None
 
 
