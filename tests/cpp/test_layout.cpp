@@ -329,6 +329,30 @@ TEST_CASE("rows that are contiguous remotely are gathered into one request") {
   CHECK(post_all(job, limits, generator).requests == 2);  // 8 rows, 4 elements a request
 }
 
+TEST_CASE("on iWARP short reads end with the page, and nothing else is split there") {
+  const auto requests = [](ibv_wr_opcode opcode, std::uint64_t remote, std::uint64_t nbytes,
+                           bool confirms) {
+    const JobLimits limits{.max_message = 1u << 30, .confirms = confirms};
+    const Piece piece{.local = Layout::bytes(1 << 20, nbytes),
+                      .remote = Layout::bytes(remote, nbytes),
+                      .lkey = 7,
+                      .rkey = 9};
+    Job job(nullptr, opcode);
+    job.add(piece);
+    Generator generator(1);
+    const Posted posted = post_all(job, limits, generator);
+    CHECK(posted.bytes == expected({piece}));
+    return posted.requests;
+  };
+  CHECK(requests(IBV_WR_RDMA_READ, 8188, 12, true) == 2);
+  CHECK(requests(IBV_WR_RDMA_READ, 8191, 32, true) == 2);
+  CHECK(requests(IBV_WR_RDMA_READ, 8191, 33, true) == 1);
+  CHECK(requests(IBV_WR_RDMA_READ, 8180, 12, true) == 1);
+  CHECK(requests(IBV_WR_RDMA_READ, 8192, 12, true) == 1);
+  CHECK(requests(IBV_WR_RDMA_READ, 8188, 12, false) == 1);
+  CHECK(requests(IBV_WR_RDMA_WRITE, 8188, 12, true) == 1);
+}
+
 TEST_CASE("small writes are inlined, reads never") {
   const JobLimits limits{.max_sge = 4, .inline_bytes = 64, .max_message = 1u << 30};
   const Layout eight = Layout::contiguous(1 << 20, DType{}, std::vector<std::int64_t>{8});

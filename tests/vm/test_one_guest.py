@@ -1,6 +1,6 @@
-"""The contract suite on Soft-RoCE: libibverbs, the kernel's RDMA stack, the device rxe0.
+"""The contract suite on Soft-RoCE (the device rxe0) and on Soft iWARP (siw0): libibverbs, the kernel's RDMA stack.
 
-One run of pytest in one guest; each of its files is one test here. selection.py says which cases.
+One run of pytest in one guest for each device; each of its files is one test here. selection.py says which cases.
 """
 
 import pytest
@@ -8,18 +8,18 @@ import pytest
 from vm import selection
 from vm.suite import check_file, results_in_one_guest
 
-SELECTION = selection.in_one_guest("rxe0")
+SELECTIONS = {device: selection.in_one_guest(device) for device in selection.DEVICES}
 
 
 @pytest.fixture(scope="module")
-def results():
-    with results_in_one_guest(SELECTION) as found:
+def results(request):
+    with results_in_one_guest(SELECTIONS[request.param]) as found:
         yield found
 
 
-@pytest.mark.timeout(SELECTION.seconds + 600)
-@pytest.mark.parametrize("file", SELECTION.files, ids=lambda path: path.stem)
-def test_on_rxe0(results, file):
+@pytest.mark.timeout(max(each.seconds for each in SELECTIONS.values()) + 600)
+@pytest.mark.parametrize(("results", "file"), selection.cases(SELECTIONS), indirect=["results"])
+def test_in_one_guest(results, file):
     check_file(results, file)
 
 

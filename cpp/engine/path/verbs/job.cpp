@@ -54,16 +54,16 @@ void Job::fill_request(WorkChain& chain, const JobLimits& limits) noexcept {
   request.wr.rdma.rkey = piece.rkey;
   std::uint64_t total = 0;
   std::uint64_t remote_end = run_.b_address;
+  const std::uint64_t most = limits.most_of(run_, is_read());
   const std::size_t begun_in = piece_;
   do {
-    const auto nbytes = static_cast<std::uint32_t>(
-        std::min<std::uint64_t>(run_.nbytes, limits.max_message - total));
+    const auto nbytes = static_cast<std::uint32_t>(std::min(run_.nbytes, most - total));
     chain.add_element(run_.a_address, nbytes, piece.lkey);
     total += nbytes;
     remote_end += nbytes;
     run_ = {run_.a_address + nbytes, run_.b_address + nbytes, run_.nbytes - nbytes};
     if (run_.nbytes > 0 || !next_run()) break;  // the rest belongs to the next request
-  } while (total < limits.max_message && piece_ == begun_in && run_.b_address == remote_end &&
+  } while (total < most && piece_ == begun_in && run_.b_address == remote_end &&
            chain.takes_element());
   last_byte_ = remote_end - 1;
   last_rkey_ = piece.rkey;

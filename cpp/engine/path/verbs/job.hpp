@@ -43,6 +43,17 @@ struct JobLimits {
   // wait for each other.
   std::uint32_t max_reads = 0;
 
+  // How much of `run` one request may move. Soft iWARP answers a read of at most 32 bytes that lie
+  // on two pages with wrong ones (siw_try_1seg() of Linux 6.1 confuses the sizes of the parts):
+  // such a read ends with the page, and the rest is another.
+  std::uint64_t most_of(const Run& run, bool is_read) const noexcept {
+    constexpr std::uint64_t kShort = 32;
+    constexpr std::uint64_t kPage = 4096;  // larger pages end where one of these does
+    const std::uint64_t on_page = kPage - run.b_address % kPage;
+    const bool torn = confirms && is_read && run.nbytes <= kShort && run.nbytes > on_page;
+    return torn ? on_page : max_message;
+  }
+
   // A chain for what `room` entries of the send queue take.
   WorkChain chain(std::uint32_t room, std::uint32_t sge) const noexcept {
     return {std::min(room, WorkChain::kRequests) - (confirms ? 1 : 0), sge};

@@ -37,7 +37,8 @@ bool PeerRail::submit_at_once(const std::shared_ptr<Transfer>& transfer, const R
   if (!briefly) lock.lock();
   const bool has_room = may_post() && jobs_.empty() &&
                         send_queue_.room() > reserve() + least_room() && send_queue_.make_room();
-  if (!has_room || range.run.nbytes > limits_.max_message) return false;
+  const bool is_read = range.opcode == IBV_WR_RDMA_READ;
+  if (!has_room || range.run.nbytes > limits_.most_of(range.run, is_read)) return false;
   if (limits_.confirms && send_queue_.reads() + reserve() > limits_.max_reads) return false;
   if (message && !peer_takes_message()) return false;
   const bool moves = range.run.nbytes > 0;

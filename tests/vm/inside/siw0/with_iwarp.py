@@ -17,6 +17,7 @@ from support.verbs_pair import make_side
 
 DEVICE, ADDRESS = "siw0", "10.77.0.1"
 NBYTES = 1 << 16
+PAGE = 4096  # bytes
 
 
 def run(*arguments: str) -> Any:
@@ -125,6 +126,26 @@ def test_a_write_that_is_done_has_arrived(couple) -> None:
     for value in range(1, 100):
         peer.write(np.full(NBYTES, value, np.uint8), inbox.remote).wait()
         assert (seen == value).all()
+
+
+def test_a_few_bytes_on_two_pages_are_moved_whole(couple) -> None:
+    """siw answers a read of at most 32 bytes on two pages with wrong ones: each page is read by itself."""
+    ours, peer, theirs = couple
+    there = np.random.default_rng(9).integers(1, 256, 3 * PAGE, np.uint8)
+    here = np.zeros_like(there)
+    inbox, memory = theirs.register(there), ours.register(here)
+    far = inbox.remote
+    end = PAGE - there.ctypes.data % PAGE  # of the page it begins on
+    for nbytes in (2, 3, 12, 31, 32, 33, 40):
+        for before in {1, nbytes // 2, nbytes - 1}:
+            begin = end - before
+            chosen = slice(begin, begin + nbytes)
+            peer.read(far[chosen], memory[:nbytes]).wait()
+            assert (here[:nbytes] == there[chosen]).all(), (nbytes, before)
+            peer.read_many([(far[chosen], memory[PAGE : PAGE + nbytes])]).wait()
+            assert (here[PAGE : PAGE + nbytes] == there[chosen]).all(), (nbytes, before)
+            peer.write(memory[:nbytes], far[end + 100 : end + 100 + nbytes]).wait()
+            assert (there[end + 100 : end + 100 + nbytes] == there[chosen]).all(), (nbytes, before)
 
 
 def device_descriptors() -> int:
