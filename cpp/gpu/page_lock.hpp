@@ -11,8 +11,8 @@
 
 namespace zerohop::gpu {
 
-// What GPUs do with pages. registers: they write to those of a PCIe device, which mostly are no
-// memory.
+// What GPUs do with pages. registers: they write to those of a device, which are memory only where
+// the device is emulated.
 enum class PageUse { read, write, registers };
 
 // The driver locks each page once, and small arrays share pages: so locks are process-wide, found

@@ -126,7 +126,7 @@ NOT_ON_IWARP = {
         "test_closing.py::test_closing_lets_go_of_the_device_whatever_is_kept",
     ],
     "queue pairs of the test's own, which rdma_cm alone connects": ["test_verbs_operations.py"],
-    "posting is TCP in the call, 2 ms where a processor is emulated: a time slice, so the other sleeps": [
+    "posting is TCP in the call: about 2 ms, a time slice, on an emulated processor of a busy machine, where it was measured": [
         "test_one_core.py::test_two_processes_of_one_core_exchange_notifications_without_sleeping[rxe0-soft0",
     ],
 }  # fmt: skip

@@ -74,8 +74,9 @@ std::shared_ptr<Peer> Peer::create(std::shared_ptr<const Host> host, RailService
 }
 
 void Peer::join_paths() {
-  if (auto neighbourhood = host_->neighbourhood.lock())
+  if (auto neighbourhood = host_->neighbourhood.lock()) {
     invitation_.emplace(std::move(neighbourhood));
+  }
   const auto tell = [weak = weak_from_this()](ControlMessage message) {
     if (const auto self = weak.lock()) self->host_->tell(self, std::move(message));
   };

@@ -27,10 +27,15 @@ def monitored_barrier(calls: Calls, number: int, seconds: float, wait_all_ranks:
         calls.post_word(0, tag, deadline.left).wait(deadline.left)
         calls.hear_word(0, tag + 1, deadline.left).wait(deadline.left)
     except Error as error:
-        why = "" if isinstance(error, TransferTimeout) else f" ({error})"
+        late = isinstance(error, TransferTimeout)
+        why = (
+            f"it has not answered in {seconds:g} s, and its error names the ranks that are missing"
+            if late
+            else error
+        )
         raise TransferTimeout(
             f"Rank {calls.rank} successfully reached monitoredBarrier, but received errors while waiting for send/recv from rank 0 of "
-            f"{calls.name!r}, which has not answered in {seconds:g} s{why}: the error of rank 0 names the ranks that are missing"
+            f"{calls.name!r}: {why}"
         ) from None
 
 

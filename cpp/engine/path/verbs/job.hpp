@@ -44,8 +44,8 @@ struct JobLimits {
   std::uint32_t max_reads = 0;
 
   // How much of `run` one request may move. Soft iWARP answers a read of at most 32 bytes that lie
-  // on two pages with wrong ones (siw_try_1seg() of Linux 6.1 confuses the sizes of the parts):
-  // such a read ends with the page, and the rest is another.
+  // on two pages with wrong ones (siw_try_1seg() of Linux 6.1 to 6.12 confuses the sizes of the
+  // parts): such a read ends with the page, and the rest is another.
   std::uint64_t most_of(const Run& run, bool is_read) const noexcept {
     constexpr std::uint64_t kShort = 32;
     constexpr std::uint64_t kPage = 4096;  // larger pages end where one of these does
