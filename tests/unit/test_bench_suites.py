@@ -224,7 +224,8 @@ def ends():
     with zh.Endpoint("soft0", timeout=10.0) as here, zh.Endpoint("soft0", timeout=10.0) as there:
         arena = here.empty((4, 64), "uint8")
         np.asarray(arena)[:] = 0
-        yield here.connect(there.address), arena, there.empty(64).remote
+        inbox = there.empty(64)
+        yield here.connect(there.address), arena, inbox.remote
 
 
 def test_a_ball_that_does_not_come_back_ends_the_loop(ends):

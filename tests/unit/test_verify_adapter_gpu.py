@@ -20,7 +20,6 @@ pytestmark = pytest.mark.timeout(patient(60))
 @pytest.fixture(autouse=True)
 def few_rounds(monkeypatch):
     monkeypatch.setattr(on_gpu, "QUICK_ROUNDS", 300)
-    monkeypatch.setattr(on_gpu, "BATCH", 128)
 
 
 @pytest.fixture
