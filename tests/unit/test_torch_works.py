@@ -1,5 +1,6 @@
 """Waits for a Collective, and how long work of the torch.distributed backend and the end of its groups may take."""
 
+import pickle
 import threading
 import time
 
@@ -16,6 +17,24 @@ def test_work_behind_others_ends_by_its_call_and_not_by_the_wait():
     threading.Timer(0.1, collective._end, [None]).start()
     assert Works([work], 0.01).wait()
     assert work.wait()
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_the_value_of_a_failed_future_cannot_be_taken(early):
+    """DDP looks for its tensors in C++, and would crash without any."""
+    collective = Collective("all_reduce of 'a group', call 1", 5.0)
+    lost, values = zh.PeerLost("rank 1 is lost"), []
+    if early:
+        collective._end(lost)
+    future = CollectiveWork(collective, [], 5.0, "").get_future()
+    if not early:
+        collective._end(lost)
+    with pytest.raises(zh.PeerLost, match="rank 1 is lost"):
+        future.wait()
+    future._set_unwrap_func(values.append)
+    future.wait()
+    with pytest.raises(zh.PeerLost, match="rank 1 is lost"):
+        pickle.dumps(values[0])
 
 
 def test_goodbyes_one_after_the_other_share_their_time(monkeypatch):

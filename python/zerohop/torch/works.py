@@ -59,7 +59,7 @@ class Work(c10d.Work):  # type: ignore[misc]
         return self._outputs
 
     def get_future(self) -> Any:
-        """A future of the outputs. It uses a thread while the work runs."""
+        """A future of the outputs. It uses a thread while the work runs, because its callbacks may wait for other works."""
         devices = {tensor.device for tensor in self._outputs if tensor.is_cuda}
         future = torch.futures.Future(devices=list(devices))
 
@@ -67,7 +67,7 @@ class Work(c10d.Work):  # type: ignore[misc]
             try:
                 self.wait()
             except Exception as error:  # noqa: BLE001 it is in the future
-                future.set_exception(error)
+                _Failure(error).end(future)
             else:
                 future.set_result(self._outputs)
 
@@ -76,6 +76,30 @@ class Work(c10d.Work):  # type: ignore[misc]
         else:
             threading.Thread(target=follow, name="zerohop future", daemon=True).start()
         return future
+
+
+class _Failure:
+    """The value of a future that has failed.
+
+    Future.set_exception() makes the exception the value. DDP, in C++, takes the first of the tensors that it finds by
+    pickling the value, and crashes if there is none. So pickling this one raises the error.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error, self._setter = error, threading.get_ident()
+
+    def end(self, future: Any) -> None:
+        future._set_unwrap_func(_Failure._raise)
+        future.set_result(self)  # pickles it here, if there are tensors of GPUs
+        self._setter = 0
+
+    def _raise(self) -> None:
+        raise self._error
+
+    def __reduce__(self) -> Any:
+        if threading.get_ident() != self._setter:
+            self._raise()
+        return object, ()
 
 
 def named(what: str, call: Callable[[], Any]) -> Any:
