@@ -321,7 +321,7 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
             self._membership.close(deadline)
             self._desk.ring_off(min(SLICE, deadline.left))
             self._membership.let_go(self._has_ended, deadline)
-        cut_off = [call.text for call in behind if not call.succeeded]
+        cut_off = [call.text for call in behind if call.state != "done"]
         if cut_off:
             warnings.warn(
                 f"rank {self.rank} closes the World {self.name!r} before calls with wait=False have ended: {', '.join(cut_off)}; their "

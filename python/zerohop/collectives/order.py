@@ -60,9 +60,9 @@ class Collective:
         return self._text
 
     @property
-    def succeeded(self) -> bool:
-        """Whether it has ended without error. Never blocks."""
-        return self._done and self._error is None
+    def state(self) -> str:
+        """ "under way", "done" or "failed". Never blocks."""
+        return "under way" if not self._done else "done" if self._error is None else "failed"
 
     def join(self, seconds: float | None = None) -> bool:
         """Waits until it has ended, with or without error; None: as long as its own timeout."""
@@ -101,8 +101,7 @@ class Collective:
         self._call_followers()
 
     def __repr__(self) -> str:
-        state = "under way" if not self.done else "done" if self._error is None else "failed"
-        return f"<zerohop.Collective {self._text}, {state}>"
+        return f"<zerohop.Collective {self._text}, {self.state}>"
 
 
 class _Work:

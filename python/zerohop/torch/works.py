@@ -29,6 +29,13 @@ class Work(c10d.Work):  # type: ignore[misc]
     def is_completed(self) -> bool:
         raise NotImplementedError
 
+    def _about(self) -> str:
+        """The call and its state. Never blocks, and changes nothing."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<zerohop.torch {type(self).__name__}: {self._about()}>"
+
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits until any stream may use the tensors. After TransferTimeout the call continues, and may still write."""
         given = 0.0 if timeout is None else timeout.total_seconds()
@@ -134,6 +141,9 @@ class CollectiveWork(Work):
     def is_completed(self) -> bool:
         return self._collective.done
 
+    def _about(self) -> str:
+        return f"{self._what or self._collective.text}, {self._collective.state}"
+
     def _join(self, seconds: float) -> None:
         named(self._what, lambda: self._collective.wait(seconds))
 
@@ -164,6 +174,9 @@ class StreamWork(Work):
 
     def is_completed(self) -> bool:
         return self._collective.done
+
+    def _about(self) -> str:
+        return f"{self._collective.text}, {self._collective.state}"
 
     def _join(self, seconds: float) -> None:
         """With a timeout it does block."""
@@ -213,6 +226,9 @@ class MessageWork(Work):
     def is_completed(self) -> bool:
         return self._transfer.done
 
+    def _about(self) -> str:
+        return f"{self._text}, {self._transfer!r}"
+
     def _join(self, seconds: float) -> None:
         nbytes = of_message(self._text, lambda: self._outcome(Deadline(seconds)))
         if self._expected is not None and nbytes != self._expected:
@@ -247,6 +263,9 @@ class Works(Work):
 
     def is_completed(self) -> bool:
         return all(work.is_completed() for work in self._works)
+
+    def _about(self) -> str:
+        return "; ".join(work._about() for work in self._works)
 
     def _join(self, seconds: float) -> None:
         deadline = Deadline(seconds)
