@@ -234,7 +234,6 @@ class _ContiguousCopy:
                 raise ValueError(f"{what} is written, but its elements overlap: give a copy")
             self.array = self._given.contiguous()
 
-    @documented
     def unpack(self) -> None:
         """Copies the result back."""
         if self.array is self._given:
