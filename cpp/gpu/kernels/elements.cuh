@@ -124,7 +124,8 @@ __device__ bool reduce_bytes(const Reducing<Sources>& call, Bytes& reduced, Load
   using Sum = typename Element::Sum;
   const ReduceOp op = call.op;
   Sums<Element, sizeof(Bytes)> sums;
-  Bytes bytes, following{};     // without a value, the compiler would keep that of the last call
+  Bytes bytes;
+  Bytes following{};  // without a value, the compiler keeps that of the last call in local memory
   Sources left = call.sources;  // still to be combined
   if (!load(left.first(), bytes)) return false;
   left.drop();

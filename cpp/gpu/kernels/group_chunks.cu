@@ -78,9 +78,9 @@ class ChunkCall {
   }
 
   // One chunk: all of the blocks. Each byte of an array is read by one rank, and then stored by the
-  // same one, so nobody waits before the end. All threads of the grid access neighbouring bytes at
-  // a time, which is what the memory of a GPU is fastest at. None returns before all have read and
-  // stored: then its stream may change its array.
+  // same one, so nobody waits before the end. At any time all
+  // threads of the grid access neighbouring bytes: the memory of a GPU is fastest so. None returns
+  // before all have read and stored: then its stream may change its array.
   __device__ __noinline__ void in_place(u64 longest) {
     chunk_ = longest;
     lane_ = Grid::rank();
@@ -236,7 +236,8 @@ class ChunkCall {
   Patience patience_;
   u32 number_ = 0;  // of the chunk that is reduced
   u64 at_ = 0;      // where it begins in each block
-  // This thread, and how many there are that reduce the chunk together.
+  // This thread, and how many there are that reduce the chunk together. Not a Team: the code of
+  // all types would exist twice.
   u32 lane_ = threadIdx.x, lanes_ = blockDim.x;
 };
 

@@ -31,8 +31,8 @@ __device__ inline void glance_at_pair(u64 at, u64& first, u64& second) {
       : "memory");
 }
 
-// In one access. The compiler makes four of an assignment of what it keeps as four numbers, and
-// each takes as long on the way to the memory as one of 16 bytes.
+// In one access. For an assignment the compiler may issue four stores of 4 bytes, and each of them
+// costs as much as one of 16.
 __device__ inline void store_sixteen(u64 at, const uint4& value) {
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y),
                "r"(value.z), "r"(value.w)
