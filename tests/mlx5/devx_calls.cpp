@@ -142,8 +142,8 @@ void check_port(In command, Out answer) {
   if (prm::get(command, kPort) != 1 || !migrated) refuse(answer, prm::kBadParameter);
 }
 
-// An adapter would send to nobody, or no further than to its own network.
-void check_path(In command, Out answer) {
+// Of the remote port, as the peer's GID gives it here.
+std::uint64_t mac_behind(In command) {
   using namespace prm::qp;
   const std::uint64_t gid[2] = {htobe64(prm::get(command, kRemoteGidHigh)),
                                 htobe64(prm::get(command, kRemoteGidLow))};
@@ -151,9 +151,25 @@ void check_path(In command, Out answer) {
   std::memcpy(raw.data(), gid, sizeof gid);
   std::uint64_t mac = 0;
   for (const std::uint8_t byte : mac_of(raw)) mac = mac << 8 | byte;
-  const std::uint64_t given =
-      prm::get(command, kRemoteMacHigh) << 32 | prm::get(command, kRemoteMacLow);
-  if (given != mac || prm::get(command, kHopLimit) == 0) refuse(answer, prm::kBadParameter);
+  return mac;
+}
+
+// An adapter would send to nobody, no further than to its own network, from a port that routers do
+// not spread (RoCE v2's are the dynamic ones), in another class than the path's, or nothing longer
+// than a byte.
+void check_path(In command, Out answer) {
+  using namespace prm::qp;
+  constexpr std::uint64_t kFirstUdpPort = 0xc000;
+  constexpr std::uint64_t kMostMessage = 30;  // log_max_msg of all adapters
+  const std::uint64_t longest = prm::get(command, kLogMostMessage);
+  const bool reaches = (prm::get(command, kRemoteMacHigh) << 32 |
+                        prm::get(command, kRemoteMacLow)) == mac_behind(command) &&
+                       prm::get(command, kHopLimit) != 0 && prm::get(command, kPort) == 1;
+  const bool is_roce = prm::get(command, kUdpSourcePort) >= kFirstUdpPort &&
+                       prm::get(command, kDscp) == prm::get(command, kTrafficClass) >> 2;
+  if (!reaches || !is_roce || longest == 0 || longest > kMostMessage) {
+    refuse(answer, prm::kBadParameter);
+  }
 }
 
 void change(Ucontext& context, Qp& qp, In command, Out answer) {

@@ -57,6 +57,7 @@ inline constexpr Field kMigration{kContext + 0x13, 2};  // pm_state
 inline constexpr std::uint64_t kMigrated = 3;
 inline constexpr Field kPd{kContext + 0x28, 24};
 inline constexpr Field kMtu{kContext + 0x40, 3};
+inline constexpr Field kLogMostMessage{kContext + 0x43, 5};  // log_msg_max
 inline constexpr Field kLogReceives{kContext + 0x49, 4};
 inline constexpr Field kLogReceiveStride{kContext + 0x4d, 3};  // of 16 bytes
 inline constexpr Field kNoSends{kContext + 0x50, 1};
@@ -67,6 +68,9 @@ inline constexpr Field kRemoteNumber{kContext + 0xa8, 24};
 inline constexpr Field kAckTimeout{kContext + 0xc0 + 0x40, 5};
 inline constexpr Field kSourceGidIndex{kContext + 0xc0 + 0x48, 8};
 inline constexpr Field kHopLimit{kContext + 0xc0 + 0x58, 8};
+inline constexpr Field kTrafficClass{kContext + 0xc0 + 0x64, 8};
+inline constexpr Field kDscp{kContext + 0xc0 + 0x10a, 6};
+inline constexpr Field kUdpSourcePort{kContext + 0xc0 + 0x110, 16};
 inline constexpr Field kPort{kContext + 0xc0 + 0x128, 8};
 inline constexpr Field kRemoteGidHigh{kContext + 0xc0 + 0x80, 64};
 inline constexpr Field kRemoteGidLow{kContext + 0xc0 + 0xc0, 64};

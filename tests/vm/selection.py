@@ -27,14 +27,14 @@ LEFT_OUT = {
     "how a loop is woken; a transfer is awaited in test_peer_killed.py": ["test_asyncio.py"],
     "made of operations that have cases of their own": [
         "test_collectives.py", "test_collectives_untaken.py", "test_examples.py",
-        "test_integrity_collectives.py", "test_programs.py", "test_segment.py",
+        "test_hosts.py", "test_integrity_collectives.py", "test_programs.py", "test_segment.py",
     ],
     "calls that do not match; what they send each other are small writes": [
         "test_collectives_differ.py", "test_collectives_mistakes.py",
     ],
     "lost ranks are lost peers": [
         "test_collectives_lost.py", "test_collectives_mid_call.py", "test_segment_lost.py",
-        "test_world_leaving.py", "test_world_shrinking.py",
+        "test_world_leaving.py", "test_world_shrinking.py", "test_world_split_ends.py",
     ],
     "threads behind the program": ["test_collectives_order.py"],
     "limits of the process; starts an interpreter per case": [
@@ -51,10 +51,15 @@ LEFT_OUT = {
     "copies on one host, without a device": ["test_p2p.py", "test_p2p_ends.py"],
     "the tests' own tools": ["test_partners.py"],
     "several devices of soft0; test_two_wires.py has those of Soft-RoCE": ["test_rails.py"],
-    "how an array becomes a list of elements, in the engine": ["test_shapes.py"],
+    "how an array becomes a list of elements, in the engine": [
+        "test_collectives_arrays.py", "test_shapes.py",
+    ],
+    "stand-ins for the kernels of GPUs": ["test_gpu_group.py", "test_gpu_hosts.py"],
     "waits in which nothing arrives": ["test_signals.py", "test_timeouts.py"],
     "PyTorch, several times over": [
-        "test_torch_backend.py", "test_torch_backend_groups.py", "test_torch_backend_mistakes.py",
+        "test_torch_any_source.py", "test_torch_backend.py", "test_torch_backend_forms.py",
+        "test_torch_backend_groups.py", "test_torch_backend_mistakes.py",
+        "test_torch_backend_sparse.py", "test_torch_programs.py", "test_torch_window.py",
     ],
     "as the control channel finds them out; test_peer_killed.py has the device's part": [
         "test_ways_to_end.py",
@@ -101,7 +106,7 @@ OF_ONE_HOST = {
     "finds partners by their process numbers": ["test_partners.py"],
     "threads of one process; their partner only answers": ["test_threads.py"],
     "both queue pairs are the test's own": ["test_verbs_operations.py"],
-    "starts its ranks on one host": ["test_collectives_arrays.py", "test_one_core.py"],
+    "starts its ranks on one host": ["test_one_core.py"],
     "counts the partner's references, descriptors or processes from here": [
         "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
     ],

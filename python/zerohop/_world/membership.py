@@ -204,6 +204,8 @@ class Membership:
         why = self._why_left(rank) if isinstance(error, PeerLost) else ""
         # The World itself connects its Peers, and only once.
         text = str(error).removesuffix("; connect again")
+        if why:  # the peer itself only says that it was closed
+            text = text.partition(": it left: ")[0]
         return reworded(error, f"{what}rank {rank}: {text}{why}")
 
     def _why_left(self, rank: int) -> str:

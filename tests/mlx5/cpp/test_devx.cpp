@@ -7,6 +7,7 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <utility>
 #include <vector>
 
 #include "direct_side.hpp"
@@ -175,22 +176,30 @@ struct DevxSide {
                                         answer.data(), answer.size()) == 0);
     return prm::get(answer, prm::qp::kState);
   }
-  void connect(const Address& peer) {
+  void to_init() {
     Command init(prm::kRstToInit);
     init.with(prm::qp::kMigration, prm::qp::kMigrated).with(prm::qp::kPort, 1);
     init.with(prm::qp::kRemoteRead, 1).with(prm::qp::kRemoteWrite, 1);
     REQUIRE(change(init) == 0);
+  }
+  static Command path_command(const Address& peer) {
     Command receive(prm::kInitToRtr);
     std::array<std::uint64_t, 2> gid;
     std::memcpy(gid.data(), peer.gid.raw, sizeof gid);
     receive.with(prm::qp::kMtu, IBV_MTU_4096).with(prm::qp::kRemoteNumber, peer.number);
+    receive.with(prm::qp::kLogMostMessage, 30).with(prm::qp::kPort, 1);
     receive.with(prm::qp::kReceivePsn, peer.psn).with(prm::qp::kLogReadsIn, 4);
     receive.with(prm::qp::kMinRnrNak, 1).with(prm::qp::kRemoteGidHigh, be64toh(gid[0]));
     receive.with(prm::qp::kRemoteGidLow, be64toh(gid[1]));
-    receive.with(prm::qp::kHopLimit, 64);
+    receive.with(prm::qp::kHopLimit, 64).with(prm::qp::kUdpSourcePort, 0xc000);
+    receive.with(prm::qp::kTrafficClass, 0x6a).with(prm::qp::kDscp, 0x6a >> 2);
     // As the simulation makes it of a GID.
     receive.with(prm::qp::kRemoteMacHigh, 0x0200);
-    receive.with(prm::qp::kRemoteMacLow, be64toh(gid[1]) & 0xffffffff);
+    return receive.with(prm::qp::kRemoteMacLow, be64toh(gid[1]) & 0xffffffff);
+  }
+  void connect(const Address& peer) {
+    to_init();
+    Command receive = path_command(peer);
     REQUIRE(change(receive) == 0);
     Command send(prm::kRtrToRts);
     send.with(prm::qp::kAckTimeout, 14).with(prm::qp::kRetryCount, 7).with(prm::qp::kRnrRetry, 7);
@@ -281,6 +290,26 @@ TEST_CASE("DEVX: what an adapter refuses") {
   Command unknown(prm::kToError);
   CHECK(MLX5(mlx5dv_devx_general_cmd)(side.side.context, unknown.bytes.data(), 64, answer.data(),
                                       answer.size()) == EREMOTEIO);
+}
+
+TEST_CASE("DEVX: an adapter refuses a path that leads nowhere") {
+  if (!on_libibverbs()) return;
+  DevxSide side(Memory::Kind::own);
+  side.to_init();
+  const Side other;
+  const Address peer = other.address();
+  constexpr std::pair<prm::Field, std::uint64_t> kWrong[] = {
+      {prm::qp::kLogMostMessage, 0},  {prm::qp::kLogMostMessage, 31}, {prm::qp::kPort, 2},
+      {prm::qp::kRemoteMacLow, 1},    {prm::qp::kHopLimit, 0},        {prm::qp::kDscp, 1},
+      {prm::qp::kUdpSourcePort, 4791}};
+  for (const auto& [field, value] : kWrong) {
+    Command wrong = side.path_command(peer);
+    CAPTURE(field.at);
+    CHECK(side.change(wrong.with(field, value)) == EREMOTEIO);
+    CHECK(side.state() == IBV_QPS_INIT);
+  }
+  Command right = side.path_command(peer);
+  CHECK(side.change(right) == 0);
 }
 
 }  // namespace

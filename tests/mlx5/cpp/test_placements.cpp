@@ -20,6 +20,7 @@ using gda::DeviceQueue;
 engine::EndpointOptions on_adapter(const char* name) {
   engine::EndpointOptions chosen = options(name);
   chosen.device = "mlx5sim0";
+  chosen.queue_pair.traffic_class = 0x6a;
   return chosen;
 }
 
