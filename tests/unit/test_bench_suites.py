@@ -14,7 +14,7 @@ from zerohop import _core
 from zerohop.bench import calls, collectives, host, pair, plan, python, registration, verbs, wait
 from zerohop.bench.command import COMMANDS
 from zerohop.bench.placement import FREE, TOGETHER
-from zerohop.bench.plan import KIB, Options, Order
+from zerohop.bench.plan import KIB, MIB, Options, Order
 from zerohop.bench.rows import OURS, Row
 from zerohop.bench.workers import serve
 from zerohop.local import Ranks
@@ -139,6 +139,29 @@ def test_calls_of_all_ranks_are_measured_over_sizes(tmp_path, monkeypatch):
         "targets",
     ):
         assert said in text
+
+
+def test_sizes_whose_arrays_do_not_fit_into_memory_are_left_out(monkeypatch):
+    monkeypatch.setattr(collectives, "JOBS", (2, 4))
+    monkeypatch.setattr(collectives, "SHARE_OF_FREE", 1.0)
+    options, contenders = Options(peers=("mpi",), sizes=(MIB, 8 * MIB)), 3  # ours, soft0 and mpi
+
+    def made(blocks):
+        """In memory for so many blocks of 8 MiB of each contender."""
+        free = blocks * 8 * MIB * contenders / collectives.SHARE_OF_ALL
+        monkeypatch.setattr(collectives, "available_memory", lambda: free)
+        suite = collectives.make(options)
+        steps = {
+            nbytes: {s.test for s in suite.steps if s.nbytes == nbytes} for nbytes in options.sizes
+        }
+        return steps, {row["test"]: row["reason"] for row in suite.absences.as_rows()}
+
+    tests = {f"{call}_{ranks}" for call in collectives.MEASURED for ranks in (2, 4)}
+    assert made(blocks=32) == ({MIB: tests, 8 * MIB: tests}, {})
+    steps, left_out = made(blocks=6)
+    two_blocks = {"all_reduce_2", "broadcast_2", "all_reduce_4", "broadcast_4"}
+    assert steps == {MIB: tests, 8 * MIB: two_blocks | {"all_gather_2", "reduce_scatter_2"}}
+    assert left_out == dict.fromkeys(tests - steps[8 * MIB], "left out for lack of memory: 8 MiB")
 
 
 def test_bus_bandwidth_counts_what_a_rank_sends():

@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 
 from zerohop.bench.loops import CALLS
-from zerohop.bench.plan import GIB, KIB, MIB, Options, make_plan
+from zerohop.bench.plan import GIB, KIB, MIB, Options, Step, make_plan
 from zerohop.bench.rows import OURS, Row
-from zerohop.bench.runner import Entry, Suite
+from zerohop.bench.runner import Absences, Entry, Suite
 from zerohop.bench.tables import Part, Table
 from zerohop.bench.targets import Of, Target, Verdict, up_from, verdicts
 from zerohop.bench.wait import JOBS, WorldJob, theirs
@@ -22,6 +22,9 @@ QUICK = ("all_reduce",)
 QUICK_SIZES = (8, 4 * KIB, 64 * KIB, 256 * KIB, MIB, 16 * MIB)
 FULL_SIZES = (8, KIB, 16 * KIB, 64 * KIB, 256 * KIB, MIB, 4 * MIB, 16 * MIB, 64 * MIB, 256 * MIB)
 SHARE_OF_FREE = 0.02  # of memory, for the array of one rank
+# For the arrays of all ranks of all contenders at one figure: one that has had its turn may keep the memory.
+SHARE_OF_ALL = 0.5
+LEFT_OUT = "left out for lack of memory"
 # "with 2 ranks at least 2 times gloo at every size; at 8 B within 1.5 of Open MPI, from 64 KiB ahead of it"
 TWO_RANKS = (
     Target(Of("all_reduce_2", "p50"), 0.5, Of("all_reduce_2", "p50", "gloo")),
@@ -47,12 +50,6 @@ def make(options: Options) -> Suite:
     plan = make_plan(options, largest, QUICK_SIZES, FULL_SIZES)
     calls = QUICK if options.quick else MEASURED
     jobs = JOBS[:2] if options.quick else JOBS
-    steps = [
-        plan.step(f"{call}_{ranks}", nbytes)
-        for call in calls
-        for ranks in jobs
-        for nbytes in plan.sizes
-    ]
     entries = list[Entry]()
     for ranks in jobs:
         tests = {f"{call}_{ranks}": call for call in calls}
@@ -62,7 +59,22 @@ def make(options: Options) -> Suite:
         entries.append(Entry(OURS, ours, tests=tests, label=f"{OURS}{label}"))
         entries.append(Entry(SOFT, soft, tests=tests, label=f"{SOFT}{label}", route="host"))
         entries += theirs(options, ranks, tests, label)
-    return Suite("collectives", steps, entries, plan=plan, make_part=report)
+    most = available_memory() * SHARE_OF_ALL / (len(entries) / len(jobs))
+    steps, absences = list[Step](), Absences()
+    for call in calls:
+        for ranks in jobs:
+            test = f"{call}_{ranks}"
+            fits = [n for n in plan.sizes if ranks * arrays_nbytes(call, ranks, n) <= most]
+            steps += [plan.step(test, nbytes) for nbytes in fits]
+            if too_large := [human_bytes(n) for n in plan.sizes if n not in fits]:
+                absences.note("everybody", test, f"{LEFT_OUT}: {', '.join(too_large)}")
+    return Suite("collectives", steps, entries, plan=plan, absences=absences, make_part=report)
+
+
+def arrays_nbytes(call: str, ranks: int, nbytes: int) -> int:
+    """Of the arrays of one rank, all of whose pages a call touches."""
+    blocks = {"all_to_all": 2 * ranks, "all_gather": ranks + 1, "reduce_scatter": ranks + 1}
+    return blocks.get(call, 1) * nbytes
 
 
 def report(rows: Sequence[Row]) -> Part:
