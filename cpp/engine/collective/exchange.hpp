@@ -113,6 +113,7 @@ class Exchange {
   void send_in_slices(const Move& move);
   void slice_sent(Line& line, Move& move);
   Stop slice_arrived(Line& line, Move& move, const Message& message);
+  Stop pause();
   bool is_beyond_caches() const noexcept;
   void copy_slice(std::byte* to, const std::byte* from, std::uint64_t nbytes) noexcept;
   bool has_work() const noexcept;
@@ -151,7 +152,7 @@ class Exchange {
   std::size_t meanwhile_ = 0;        // number of the step's copies meanwhile that have been made,
   std::uint64_t copied_bytes_ = 0;   // and bytes of the next one
   bool beyond_caches_ = false;       // slices are copied past them
-  std::optional<Deadline> pause_;    // of run(), if there is work
+  std::optional<Deadline> pause_;    // of run(), once a part of a large block has gone
   std::size_t missing_ = 0;          // messages
   bool announced_ = false;
   std::optional<Rank> culprit_;

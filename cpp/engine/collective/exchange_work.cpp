@@ -67,9 +67,16 @@ Exchange::Stop Exchange::slice_arrived(Line& line, Move& move, const Message& me
   }
   copy_slice(move.bytes + move.moved, message.payload.data(), message.payload.size());
   move.moved += message.payload.size();
-  if (move.moved < move.nbytes) return std::nullopt;
+  if (move.moved < move.nbytes) return pause();
   line.incoming.pop();
   --missing_;
+  return std::nullopt;
+}
+
+// A long call stops now and then for signals, and its timeout, however well it goes.
+Exchange::Stop Exchange::pause() {
+  if (!pause_) pause_ = Deadline::after(slice_);
+  if (pause_->passed()) return Outcome{.news = News::quiet};
   return std::nullopt;
 }
 
@@ -88,10 +95,8 @@ Exchange::Stop Exchange::work() {
   say_slices();
   copy_next(to_write_.empty() ? kEager : kWrittenAtOnce);
   if (Stop stop = write_next()) return stop;
-  if (!pause_) pause_ = Deadline::after(slice_);
   lines_->peek(to_take_);
-  if (pause_->passed()) return Outcome{.news = News::quiet};
-  return std::nullopt;
+  return pause();
 }
 
 void Exchange::say_slices() {
