@@ -206,7 +206,8 @@ void Exchange::announce() {
   if (std::exchange(announced_, true)) return;
   for (Line* line : partners_) {
     for (const Move* move : line->outgoing.all()) {
-      if (!move->small()) say(What::announce, *move);
+      // One that goes in slices is expected; its receiver may be through before this arrives.
+      if (!move->small() && !std::ranges::count(sliced_, move)) say(What::announce, *move);
     }
   }
 }
