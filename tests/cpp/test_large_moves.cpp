@@ -189,6 +189,20 @@ TEST_CASE_FIXTURE(Near, "a slice of another length than expected stops the call"
   CHECK(run(one, other).second == News::length);
 }
 
+TEST_CASE_FIXTURE(Near, "a block that goes in slices is not announced behind its end") {
+  Bytes block = counted(kBlock, 8), target(kBlock);
+  Begun one(lines, {move(1, block)}, {});
+  Begun other(others, {}, {move(0, target)});
+  for (int turn = 0; turn < 3; ++turn) {
+    (void)other.go_on();
+    (void)one.go_on();
+  }
+  REQUIRE(target[0] == block[0]);
+  for (one.announce(); one.go_on().news != News::complete;) (void)other.go_on();
+  while (other.go_on().news != News::complete) continue;
+  CHECK(others->at(0).untaken().empty());
+}
+
 TEST_CASE_FIXTURE(Near, "a call that is given up between two slices leaves the next one alone") {
   Bytes block = counted(40 * kEager, 8), target(40 * kEager), small = counted(8, 9), there(8);
   {
