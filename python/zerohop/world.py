@@ -294,7 +294,7 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
 
         During an exception (``finally``, ``except``, or the end of ``with``) the errors of other ranks include it, in one line;
         likewise if an exception ends the program.
-        Collectives with ``wait=False`` that have not ended fail with an Error. RuntimeWarning: others have sent
+        Collectives with ``wait=False`` that have not ended fail with an Error. RuntimeWarning: there are such calls, or others have sent
         data to this rank that no call has received.
         """
         self._close(timeout, sys.exc_info()[1])
@@ -309,6 +309,7 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
         if self._membership.is_forked:  # it is the parent's, and a thread of that may hold locks
             return
         untaken = self._desk.untaken() if error is None and self._membership.is_here else ""
+        behind = self._desk.behind() if error is None and self._membership.is_here else []
         deadline = Deadline(self._membership.bound(timeout))
         if self._next is not None and not self._has_next:
             self._next.close(deadline.left)
@@ -320,6 +321,14 @@ class World(LauncherCalls, CollectiveCalls, ReductionCalls):
             self._membership.close(deadline)
             self._desk.ring_off(min(SLICE, deadline.left))
             self._membership.let_go(self._has_ended, deadline)
+        cut_off = [call.text for call in behind if call.state != "done"]
+        if cut_off:
+            warnings.warn(
+                f"rank {self.rank} closes the World {self.name!r} before calls with wait=False have ended: {', '.join(cut_off)}; their "
+                "results are not complete: call wait() on what they returned first",
+                RuntimeWarning,
+                stacklevel=3,
+            )
         if untaken:
             warnings.warn(
                 f"rank {self.rank} leaves the World {self.name!r} without what others have sent: {untaken}; every call "

@@ -72,7 +72,7 @@ def test_many_are_under_way(job):
 def test_a_world_that_is_closed_ends_what_is_under_way(rank_threads):
     first, second = worlds(rank_threads, [0, 1], 2)
     call = second.broadcast(np.zeros(3), wait=False)
-    with within(5):
+    with within(5), pytest.warns(RuntimeWarning, match="have ended: broadcast of"):
         second.close()
     said = "broadcast of 'world', call 1: the World 'world' is closed"
     with pytest.raises(zh.Error, match=said), within(5):

@@ -1,8 +1,10 @@
-"""Small arrays are on their way before the other rank has asked for them: where it never does, a warning says so."""
+"""What the end of a World warns of: arrays that nobody has received, and calls that nobody waited for."""
 
 import numpy as np
 import pytest
+import zerohop as zh
 from support.attempt import Attempt
+from support.link import until
 from support.ranks import close, results
 
 
@@ -83,4 +85,24 @@ def test_nothing_is_reported_of_what_is_taken(pair):
         second.send_recv(from_=0, out=out)
         sent.value()
         assert (out == number).all()
+    close(pair)  # a warning would be an error
+
+
+def test_calls_that_nobody_waits_for_are_reported_where_the_block_ends(pair):
+    arrays = [np.zeros(3), np.zeros(3)]
+    calls = [pair[1].all_reduce(each, wait=False) for each in arrays]  # the other rank never comes
+    text = untaken_by(pair[1])
+    assert text.startswith(
+        "rank 1 closes the World 'world' before calls with wait=False have ended: "
+    )
+    assert "all_reduce of 'world', call 3, all_reduce of 'world', call 4; " in text
+    assert text.endswith("call wait() on what they returned first")
+    for call in calls:
+        with pytest.raises(zh.Error):
+            call.wait()
+
+
+def test_a_call_that_has_ended_is_not_reported(pair):
+    calls = [world.all_reduce(np.ones(3), wait=False) for world in pair]
+    until(lambda: all(call.done for call in calls), "both have ended")
     close(pair)  # a warning would be an error

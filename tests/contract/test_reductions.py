@@ -250,6 +250,17 @@ def test_wrong_arguments_are_named_and_change_nothing(rank_threads):
             TypeError,
             "no avg of int64: take the sum",
         ),
+        (
+            lambda: world.all_reduce(np.array(["a"])),
+            TypeError,
+            "array: elements of <U1 have no reductions.*float64.*: convert it to one of those",
+        ),
+        (
+            lambda: world.reduce(np.ones(1), out=np.array(["2020"], "M8[D]")),
+            TypeError,
+            r'out: elements of datetime64\[D\] have.*: view it as "int64"',
+        ),
+        (lambda: world.reduce_scatter(np.ones(3), [np.ones(3, ">f8")]), TypeError, "parts: .*>f8"),
         (lambda: world.all_reduce(1j, "max"), TypeError, "no max of complex128"),
         (lambda: world.all_reduce(np.ones(3), factor=2), ValueError, "premul_sum"),
         (lambda: world.all_reduce(np.ones(3), "premul_sum"), ValueError, "takes factor="),

@@ -118,11 +118,27 @@ def out_of_time() -> None:
     dist.barrier()
 
 
+def training() -> None:
+    """DDP takes the value of a future in C++."""
+    import torch
+    import torch.distributed as dist
+
+    rank = dist.get_rank()
+    short = dist.new_group(backend="zerohop", timeout=timedelta(seconds=1))
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(4, 4), process_group=short)
+    model(torch.ones(4)).sum().backward()
+    if rank == 0:
+        with pytest.raises(RuntimeError, match="TransferTimeout: all_reduce"), within(10):
+            model(torch.ones(4)).sum().backward()
+    dist.barrier()
+
+
 def all_of_them() -> None:
     """In one job, one after the other; the last ends the group."""
     refused_arguments()
     lengths_of_messages()
     out_of_time()
+    training()
     calls_that_differ()
 
 

@@ -1,5 +1,6 @@
 """Windows of torch.distributed (_new_window): put, signal and wait_signal between the ranks of a group."""
 
+import re
 import threading
 from datetime import timedelta
 from typing import Any
@@ -70,7 +71,9 @@ def signals() -> None:
     window = made(None, group)
     with pytest.raises(zh.Error, match=r"no tensor: call tensor_register"):
         window.signal(0, False)
+    assert repr(window) == "<zerohop.torch Window window 0 of 'group 0': no tensor>"
     window.tensor_register(tensor)
+    assert repr(window).endswith(f": ({4 + rank},) of torch.float32>")
     with pytest.raises(zh.Error, match="has a tensor already"):
         window.tensor_register(tensor)
     other = 1 - rank
@@ -86,6 +89,7 @@ def signals() -> None:
     dist.barrier()
     late = timedelta(seconds=0.3)
     pending = window.wait_signal(other, True)
+    assert repr(pending).endswith(", under way>")
     with pytest.raises(
         zh.TransferTimeout, match=rf"wait_signal of rank {other} of 'window 0|no signal"
     ):
@@ -93,6 +97,9 @@ def signals() -> None:
     dist.barrier()
     window.signal(other, False)
     pending.wait()
+    assert re.fullmatch(
+        rf"<zerohop.torch SignalWork: wait_signal of rank {other} of .*, done>", repr(pending)
+    )
     window.put(torch.full((2,), 9.0), rank, 1, False)
     window.signal(rank, False)
     window.wait_signal(rank, False)

@@ -285,6 +285,26 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("every block of threads has a chunk, so that in place each moves its share") {
+  const Addresses from{4096};
+  for (std::uint64_t nbytes = 16; nbytes < 40'000; nbytes += 16) {
+    const GroupArrays arrays{.kind = Kind::broadcast,
+                             .root = 0,
+                             .reduction = {.op = Op::none, .dtype = DType::parse("uint8")},
+                             .nbytes = nbytes,
+                             .from = from,
+                             .to = {}};
+    for (const unsigned most : {1U, 5U, 100U, gpu::kGroupBlocks}) {
+      GroupLimits few = limits(2, false);
+      few.chunk_bytes = 1 << 16;
+      few.blocks = most;
+      const gpu::Group::Launch launch = plan({0, 2}, arrays, few);
+      REQUIRE(launch.blocks <= most);
+      REQUIRE((launch.blocks - 1) * launch.call.chunk < nbytes);
+    }
+  }
+}
+
 TEST_CASE("which arrays must lie in the memory") {
   constexpr std::uint64_t kBegin = 4096, kEnd = 8192, kNbytes = 1024, kOut = 100'000;
   const Extent memory{.begin = kBegin, .end = kEnd};

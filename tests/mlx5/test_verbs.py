@@ -47,6 +47,9 @@ LEFT_OUT = {
         "the receive of a message that is cut off",
         "the receive of a message whose queue pair is destroyed",
     ],
+    "an adapter may complete a send before the peer sees its receive completed": [
+        "a queue does not shrink below what it holds",
+    ],
     "the simulation takes all that arrives for solicited": ["a queue armed for solicited"],
 }
 

@@ -5,12 +5,13 @@ from io import StringIO
 from typing import Any, ClassVar
 
 import pytest
+from rich.console import Console
 from support.bench_players import reported
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
 from zerohop.bench.plan import FigureFailed, Options, Order, PeerFailed, Plan, Step
 from zerohop.bench.progress import Watch
 from zerohop.bench.rows import OURS
-from zerohop.bench.runner import Entry, Suite, conduct
+from zerohop.bench.runner import Entry, Suite, conduct, run_suite
 from zerohop.bench.tables import over_sizes
 from zerohop.bench.workers import paced
 from zerohop.local import RankFailed
@@ -46,7 +47,7 @@ class Scripted:
         assert self.running == {self.name}  # nobody else
         self._diary.append(f"{self.name} {order.test} {order.driver}")
         value = self._values.pop(0)
-        if isinstance(value, Exception):
+        if isinstance(value, BaseException):
             raise value
         return {"bandwidth": value}
 
@@ -178,6 +179,21 @@ def test_ours_that_dies_ends_the_run_and_what_was_measured_is_reported(tmp_path)
     assert "zerohop bench failed: rank 0 was killed" in text
     assert diary[-1] == f"{OURS} closes"
     assert [row["test"] for row in json.loads(path.read_text())] == ["header", "write"]
+
+
+def test_ctrl_c_ends_the_run_and_what_was_measured_is_reported(tmp_path):
+    path = tmp_path / "rows.json"
+    diary: list[str] = []
+    ours = Scripted(OURS, diary, [1.0] * 2 + [KeyboardInterrupt()])
+    console = Console(file=StringIO(), width=200)
+    with pytest.raises(KeyboardInterrupt):
+        run_suite(lambda _: suite([Entry(OURS, ours)]), Options(json_path=path), console)
+    text = console.file.getvalue()
+    assert "~1e-09" in text
+    assert "Interrupted: these are the figures until then." in text
+    assert diary[-1] == f"{OURS} closes"
+    head, row = json.loads(path.read_text())
+    assert (head["interrupted"], row["test"]) == (True, "write")
 
 
 def test_an_entry_that_is_needed_ends_the_run_and_others_are_reported():

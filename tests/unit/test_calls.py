@@ -13,6 +13,7 @@ import pytest
 import zerohop as zh
 from zerohop import _core
 from zerohop.calls import explain, parse
+from zerohop.collectives import CollectiveCalls, ReductionCalls
 
 CASES: dict[str, Callable[[Any], object]] = {
     "write(): got an unexpected keyword argument 'notfy'; it is write(source, destination, *, "
@@ -222,3 +223,19 @@ def test_what_a_traceback_shows_of_an_endpoint_that_could_not_be_made():
     )
     assert "<zerohop.Endpoint, never made>" in shown
     assert "soft7" in shown
+
+
+def test_the_help_of_each_collective_says_what_every_argument_is():
+    methods = [
+        each
+        for calls in (CollectiveCalls, ReductionCalls)
+        for name, each in vars(calls).items()
+        if inspect.isfunction(each) and not name.startswith("_")
+    ]
+    assert len(methods) == 10
+    for method in methods:
+        text = inspect.getdoc(method) or ""
+        for name in list(inspect.signature(method).parameters)[1:]:
+            assert re.search(rf"^(\w+, )?{name}(, \w+)?: ", text, re.MULTILINE), (method, name)
+        assert "Returns a Collective" in text
+        assert all(error in text for error in ("TypeError", "ValueError", "PeerLost"))

@@ -107,7 +107,7 @@ def test_each_extra_is_in_the_table(repository):
         r"^\[project\.optional-dependencies\]\n(.*?)\n\n", project, re.MULTILINE | re.DOTALL
     )
     for extra in re.findall(r"^(\w+) = ", extras, re.MULTILINE):
-        assert f"`pip install '.[{extra}]'`" in text("docs/machine.md")
+        assert f"`pip install 'zerohop[{extra}]'`" in text("docs/machine.md")
 
 
 def test_errors_are_the_ones_that_there_are():

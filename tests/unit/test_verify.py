@@ -111,7 +111,8 @@ def test_ctrl_c_ends_it_and_shows_what_was_found(form):
         command, stdout=pipe, stderr=pipe, text=True, start_new_session=True
     ) as process:
         try:
-            assert "by p2p" in process.stderr.readline()  # it is under way
+            line = process.stderr.readline()
+            assert "by p2p" in line, line + "".join(process.communicate())  # it is under way
             os.killpg(process.pid, signal.SIGINT)  # as a terminal: to all of its processes
             output, said = process.communicate(timeout=patient(60))
         finally:

@@ -174,6 +174,8 @@ class Planner {
       launch.blocks = blocks_for(longest, limits_.least_chunk, limits_.blocks);
       launch.call.chunk =
           std::min(up((longest + launch.blocks - 1) / launch.blocks, kGrain), limits_.chunk_bytes);
+      // A block without a chunk would take no part in a call in place, and its share would be left.
+      launch.blocks = blocks_for(longest, std::max(launch.call.chunk, kGrain), launch.blocks);
     }
     launch.call.hash = hash(launch);
     return launch;

@@ -100,6 +100,15 @@ struct SourceInputs {
   __device__ u32 for_avg() const { return ranks; }
 };
 
+template <typename Unit>
+__device__ void store_unit(u64 at, const Unit& unit) {
+  if constexpr (std::is_same_v<Unit, uint4>) {
+    store_sixteen(at, unit);
+  } else {
+    *reinterpret_cast<Unit*>(at) = unit;
+  }
+}
+
 // What loops over elements need to know of a call, in registers.
 template <typename Sources>
 struct Reducing {
@@ -115,7 +124,8 @@ __device__ bool reduce_bytes(const Reducing<Sources>& call, Bytes& reduced, Load
   using Sum = typename Element::Sum;
   const ReduceOp op = call.op;
   Sums<Element, sizeof(Bytes)> sums;
-  Bytes bytes, following;
+  Bytes bytes;
+  Bytes following{};  // without a value, the compiler keeps that of the last call in local memory
   Sources left = call.sources;  // still to be combined
   if (!load(left.first(), bytes)) return false;
   left.drop();
@@ -148,32 +158,19 @@ __device__ bool reduce_bytes(const Reducing<Sources>& call, Bytes& reduced, Load
   return true;
 }
 
-// A thread's share of such blocks: kUnits units at a time, `step` bytes apart, from `begin` on, as
-// far as they lie below `end`. source(source): its address; store(offset, unit).
-template <typename Element, typename Unit, u32 kUnits, typename Offset, typename Sources,
-          typename Source, typename Store>
-__device__ void reduce_units(const Reducing<Sources>& reducing, Offset begin, Offset end,
-                             Offset step, Source source, Store store) {
-  struct Units {
-    Unit units[kUnits];
-  };
-  for (Offset at = begin; at < end; at += kUnits * step) {
-    Units reduced;
-    (void)reduce_bytes<Element>(reducing, reduced, [&](u32 from, Units& block) {
-      const u64 address = source(from) + at;
-#pragma unroll
-      for (u32 i = 0; i < kUnits; ++i) {
-        // A unit too far is read again from the first, and not stored.
-        const Offset there = at + i * step < end ? i * step : 0;
-        block.units[i] = *reinterpret_cast<const Unit*>(address + there);
-      }
+// A thread's share of such blocks: a unit at a time, `step` bytes apart, from `begin` on, as far as
+// they lie below `end`. source(source): its address; store(offset, unit).
+template <typename Element, typename Unit, typename Reducing, typename Source, typename Store>
+__device__ void reduce_units(const Reducing& reducing, u64 begin, u64 end, u64 step, Source source,
+                             Store store) {
+#pragma unroll 1
+  for (u64 at = begin; at < end; at += step) {
+    Unit reduced;
+    (void)reduce_bytes<Element>(reducing, reduced, [&](u32 from, Unit& unit) {
+      unit = *reinterpret_cast<const Unit*>(source(from) + at);
       return true;
     });
-#pragma unroll
-    for (u32 i = 0; i < kUnits; ++i) {
-      const Offset there = at + i * step;
-      if (there < end) store(there, reduced.units[i]);
-    }
+    store(at, reduced);
   }
 }
 

@@ -6,6 +6,12 @@
 
 namespace zerohop::gpu {
 
+// All threads of the kernel. See zerohop/team.cuh.
+struct Grid {
+  static __device__ u32 rank() { return blockIdx.x * blockDim.x + threadIdx.x; }
+  static __device__ u32 size() { return gridDim.x * blockDim.x; }
+};
+
 // Two chunks are on their way at a time, so that flags travel while bytes are moved: in each
 // turn a block of threads gathers the results of the chunk before the last, stores the next chunk,
 // and reduces the last one. The flag of a chunk says that its bytes are there, and that the results
@@ -64,51 +70,46 @@ class ChunkCall {
       at_ = begin + (i - 1) * step;
       note_places();
       if (!await(first_flag(number_, 0), number_, true)) return;
-      take();
+      take<device::Block>();
       // Where no result was stored, the flag says only that the chunk was read: no fence.
       signal(GroupArena::second(blockIdx.x, call_.rank), number_, call_.audience != 0);
     }
     if (threadIdx.x == 0) put_word(counts_, first_ + count - 1);
   }
 
-  // One chunk, as large as need be. Each byte of an array is read by one rank, and then stored by
-  // the same one, so nobody waits before the end. None returns before all have read and stored:
-  // then its stream may change its array.
+  // One chunk: all of the blocks. Each byte of an array is read by one rank, and then stored by the
+  // same one, so nobody waits before the end. At any time all
+  // threads of the grid access neighbouring bytes: the memory of a GPU is fastest so. None returns
+  // before all have read and stored: then its stream may change its array.
   __device__ __noinline__ void in_place(u64 longest) {
-    constexpr u64 kGrain = sizeof(uint4);
-    const u64 share = (longest + gridDim.x - 1) / gridDim.x;
-    chunk_ = (share + kGrain - 1) / kGrain * kGrain;
-    at_ = blockIdx.x * chunk_;
-    const u32 each = threadIdx.x;
-    if (each < call_.size) {
-      places_->sources[each] += at_;
-      places_->targets[each] += at_;
-    }
-    __syncthreads();
+    chunk_ = longest;
+    lane_ = Grid::rank();
+    lanes_ = Grid::size();
     for (u32 rank = 0; rank < call_.size; ++rank) {
       if (has(call_.sources, rank)) addresses_ |= places_->sources[rank];
       if (has(call_.audience, rank)) addresses_ |= places_->targets[rank];
     }
-    take();
+    take<Grid>();
     signal(GroupArena::second(blockIdx.x, call_.rank), first_);
     if (!await(GroupArena::second(blockIdx.x, 0), first_, false)) return;
     if (threadIdx.x == 0) put_word(counts_, first_);
   }
 
   // A chunk of the blocks for this rank.
+  template <typename Team>
   __device__ void take() {
     if (call_.op == 0) {
-      receive();
+      receive<Team>();
     } else if (call_.result != 0 || call_.audience != 0) {
       for_type(call_.type, *this);
     }
   }
 
   // Of the chunk that begins there, the bytes in the block for that rank.
-  __device__ u32 length(u32 rank, u64 at) const {
+  __device__ u64 length(u32 rank, u64 at) const {
     const u64 whole = call_.lengths[rank];
     if (at >= whole) return 0;
-    return static_cast<u32>(whole - at < chunk_ ? whole - at : chunk_);
+    return whole - at < chunk_ ? whole - at : chunk_;
   }
   __device__ u32 other(u32 turn) const { return (call_.rank + turn) % call_.size; }
   // Addresses in the arena of rank `at`.
@@ -144,11 +145,12 @@ class ChunkCall {
     if (each != rank) places_->targets[each] = result(number_, rank, each);
   }
 
+  template <typename Team>
   __device__ void receive() {
     for (u32 turn = 0; turn < call_.size; ++turn) {
       const u32 from = other(turn);
       if (!has(call_.sources, from)) continue;
-      copy(call_.receives[from] + at_, places_->sources[from], length(call_.rank, at_));
+      copy<Team>(call_.receives[from] + at_, places_->sources[from], length(call_.rank, at_));
     }
   }
 
@@ -156,24 +158,25 @@ class ChunkCall {
   __device__ __noinline__ void reduce() {
     using One = Bytes<sizeof(typename Element::Stored)>;
     using Many = ManyBytes<sizeof(One)>;
-    const u32 all = length(call_.rank, at_);
-    const u32 most = (addresses_ & 15) == 0 ? all / sizeof(Many) * sizeof(Many) : 0;
-    reduce_by<Element, Many, 2>(0, most);
-    reduce_by<Element, One, 1>(most, all);
+    const u64 all = length(call_.rank, at_);
+    const u64 most = (addresses_ & 15) == 0 ? all / sizeof(Many) * sizeof(Many) : 0;
+    reduce_by<Element, Many>(0, most);
+    reduce_by<Element, One>(most, all);
   }
 
-  // The bytes from `begin` to `end` of the chunk, kUnits units of a thread at a time.
-  template <typename Element, typename Unit, u32 kUnits>
-  __device__ void reduce_by(u32 begin, u32 end) {
+  // The bytes from `begin` to `end` of the chunk.
+  template <typename Element, typename Unit>
+  __device__ void reduce_by(u64 begin, u64 end) {
+    const BlockPlaces* const places = places_;
     const u32 audience = call_.audience;
     const u64 result = call_.result != 0 ? call_.result + at_ : 0;
-    reduce_units<Element, Unit, kUnits, u32>(
-        reducing_of(call_), begin + threadIdx.x * sizeof(Unit), end, blockDim.x * sizeof(Unit),
-        [&](u32 from) { return places_->sources[from]; },
-        [&](u32 at, const Unit& unit) {
-          if (result != 0) *reinterpret_cast<Unit*>(result + at) = unit;
+    reduce_units<Element, Unit>(
+        reducing_of(call_), begin + lane_ * sizeof(Unit), end, lanes_ * sizeof(Unit),
+        [&](u32 from) { return places->sources[from]; },
+        [&](u64 at, const Unit& unit) {
+          if (result != 0) store_unit(result + at, unit);
           for (u32 ranks = audience; ranks != 0; ranks &= ranks - 1) {
-            *reinterpret_cast<Unit*>(places_->targets[__ffs(ranks) - 1] + at) = unit;
+            store_unit(places->targets[__ffs(ranks) - 1] + at, unit);
           }
         });
   }
@@ -186,8 +189,9 @@ class ChunkCall {
     }
   }
 
-  static __device__ void copy(u64 to, u64 from, u32 nbytes) {
-    if (to != from) device::copy_bytes<device::Block>(to, from, nbytes);
+  template <typename Team = device::Block>
+  static __device__ void copy(u64 to, u64 from, u64 nbytes) {
+    if (to != from) device::copy_bytes<Team>(to, from, nbytes);
   }
 
   // Tells all others, after what all threads of the block have stored: the barrier orders that
@@ -232,6 +236,9 @@ class ChunkCall {
   Patience patience_;
   u32 number_ = 0;  // of the chunk that is reduced
   u64 at_ = 0;      // where it begins in each block
+  // This thread, and how many there are that reduce the chunk together. Not a Team: the code of
+  // all types would exist twice.
+  u32 lane_ = threadIdx.x, lanes_ = blockDim.x;
 };
 
 }  // namespace zerohop::gpu

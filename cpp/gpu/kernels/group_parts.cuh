@@ -60,7 +60,8 @@ __device__ inline Way await_arrays(const GroupCall& call, u32 number, u32 from, 
       places->targets[from] = call.parts[from] + target.offset();
       return Way::in_place;
     }
-    if (acquire_note(first_flag) == by_arena) return Way::arena;
+    // No acquire, which would slow each look: who goes on by the arena acquires the flag there.
+    if (glance_at_note(first_flag) == by_arena) return Way::arena;
     if (!patience.goes_on(from)) return Way::none;
   }
 }

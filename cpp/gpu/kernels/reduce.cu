@@ -13,22 +13,22 @@ class InputsReduction {
     using One = Bytes<sizeof(typename Element::Stored)>;
     using Many = ManyBytes<sizeof(One)>;
     const u64 most = call_.by_vectors != 0 ? call_.nbytes / sizeof(Many) * sizeof(Many) : 0;
-    by<Element, Many, 2>(0, most);
-    by<Element, One, 1>(most, call_.nbytes);
+    by<Element, Many>(0, most);
+    by<Element, One>(most, call_.nbytes);
   }
 
  private:
-  // The bytes from `begin` to `end`, kUnits units of a thread at a time.
-  template <typename Element, typename Unit, u32 kUnits>
+  // The bytes from `begin` to `end`.
+  template <typename Element, typename Unit>
   __device__ void by(u64 begin, u64 end) const {
     const Reducing<SourceInputs> reducing{
         static_cast<ReduceOp>(call_.op), {0, call_.count, call_.ranks}, call_.factor};
     const u64 step = u64{gridDim.x} * blockDim.x * sizeof(Unit);
     const u64 thread = u64{blockIdx.x} * blockDim.x + threadIdx.x;
-    reduce_units<Element, Unit, kUnits>(
+    reduce_units<Element, Unit>(
         reducing, begin + thread * sizeof(Unit), end, step,
         [&](u32 input) { return call_.in[input]; },
-        [&](u64 at, const Unit& unit) { *reinterpret_cast<Unit*>(call_.out + at) = unit; });
+        [&](u64 at, const Unit& unit) { store_unit(call_.out + at, unit); });
   }
 
   const ReduceCall& call_;

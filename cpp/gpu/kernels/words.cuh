@@ -31,6 +31,14 @@ __device__ inline void glance_at_pair(u64 at, u64& first, u64& second) {
       : "memory");
 }
 
+// In one access. For an assignment the compiler may issue four stores of 4 bytes, and each of them
+// costs as much as one of 16.
+__device__ inline void store_sixteen(u64 at, const uint4& value) {
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(at), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
+
 // Takes the value acquired as `seen`. False: another has replaced or taken it.
 __device__ inline bool take_if(u64 word, Note seen) {
   Note before;

@@ -125,7 +125,7 @@ Make = Callable[[Options], Suite]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Rows measured before a failure are reported as well. `facts` go into the header of the rows."""
+    """Rows measured before a failure or Ctrl-C are reported as well. `facts` go into the header of the rows."""
 
     suite: str = ""
     left_out: Sequence[int] = ()
@@ -134,10 +134,11 @@ class Outcome:
     facts: Mapping[str, Any] = field(default_factory=dict)
     failure: str = ""
     absences: Sequence[Mapping[str, str]] = ()
+    interrupted: bool = False
 
 
 def run_suite(make: Make, options: Options, console: Console) -> bool:
-    """Measures, prints the tables, writes the requested files; False if ours failed anywhere."""
+    """Measures, prints the tables, writes the requested files; False if ours failed anywhere. Raises KeyboardInterrupt after all that."""
     outcome = conduct(make, options)
     say = partial(console.print, soft_wrap=True, markup=False, highlight=False)
     if outcome.left_out:
@@ -155,6 +156,11 @@ def run_suite(make: Make, options: Options, console: Console) -> bool:
         _write(outcome, options, console)
     if outcome.failure:
         console.print("[bold red]zerohop bench failed:[/]", escape(outcome.failure), soft_wrap=True)
+    if outcome.interrupted:
+        say(
+            f"Interrupted: {'these are the figures until then' if outcome.rows else 'there is no figure yet'}."
+        )
+        raise KeyboardInterrupt
     return not outcome.failure
 
 
@@ -172,7 +178,7 @@ def _write(outcome: Outcome, options: Options, console: Console) -> None:
 
 
 def conduct(make: Make, options: Options) -> Outcome:
-    """Rows measured before a failure are kept."""
+    """Rows measured before a failure or Ctrl-C are kept."""
     placements = tuple(filter(possible, options.placements)) or (FREE,)
     try:
         suites = [make(replace(options, placement=placement)) for placement in placements]
@@ -181,7 +187,7 @@ def conduct(make: Make, options: Options) -> Outcome:
     rows: list[Row] = []
     suite = suites[0]
     facts = dict(suite.facts)
-    failures = []
+    failures, interrupted = [], False
     missing = [
         {"impl": "everybody", "test": placement, "reason": ONE_CORE}
         for placement in options.placements
@@ -193,13 +199,18 @@ def conduct(make: Make, options: Options) -> Outcome:
                 Runner(each, placement, rows, facts).measure(watch)
             except (PeerFailed, RankFailed) as error:
                 failures.append(str(error))
+            except KeyboardInterrupt:
+                interrupted = facts["interrupted"] = True
             failures += each.absences.failures
             missing += [absence for absence in each.absences.as_rows() if absence not in missing]
-    if suite.rings is not None:
+            if interrupted:
+                break
+    if suite.rings is not None and not interrupted:
         facts["rings"] = suite.rings(rows, facts)
     parts = suite.report_parts(rows, placements)
+    failure = "; ".join(failures)
     return Outcome(
-        suite.name, suite.plan.left_out, rows, parts, facts, "; ".join(failures), missing
+        suite.name, suite.plan.left_out, rows, parts, facts, failure, missing, interrupted
     )
 
 

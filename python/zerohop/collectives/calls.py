@@ -9,6 +9,7 @@ from zerohop._world.history import ALL_GATHER, ALL_TO_ALL, BROADCAST, GATHER, SC
 from zerohop.collectives.blocks import Block, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.exchange import Blocks
+from zerohop.collectives.help import collective
 from zerohop.collectives.order import Collective
 from zerohop.collectives.views import are_even, view_of, views_of_parts
 
@@ -39,6 +40,7 @@ class CollectiveCalls:
     size: int
     _desk: Desk
 
+    @collective
     def broadcast(
         self,
         array: Any,
@@ -48,7 +50,11 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Copies the root's array to every rank."""
+        """Copies the root's array to every rank.
+
+        array: contiguous, of the same dtype and size on all ranks; written, except on the root.
+        root: the rank whose array it is.
+        """
         if stream is None and wait:
             done = self._desk.at_once(BROADCAST, root, None, array, timeout)
             if done is not None:
@@ -69,6 +75,7 @@ class CollectiveCalls:
             flat.nbytes,
         )
 
+    @collective
     def scatter(
         self,
         out: Any,
@@ -80,7 +87,13 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Copies this rank's part of the root's `parts` into `out`; other ranks need no `parts`. counts: rows of each part."""
+        """Copies this rank's part of the root's `parts` into `out`.
+
+        out: contiguous, of the size of this rank's part; written.
+        parts: on the root a list of arrays, one for each rank, or one array that is split along its first axis; None elsewhere.
+        root: the rank whose parts they are.
+        counts: on the root, rows of each part of one array, one number for each rank; default: equal parts.
+        """
         if counts is None and stream is None and wait:
             done = self._desk.at_once(SCATTER, root, out, parts, timeout)
             if done is not None:
@@ -100,6 +113,7 @@ class CollectiveCalls:
             check_apart([target.whole()], moved(blocks, root, target.whole()))
         return desk.start("scatter", root, flats, how, Blocks([target.whole()], blocks))
 
+    @collective
     def gather(
         self,
         parts: Any,
@@ -111,7 +125,13 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Copies the arrays of all ranks into the root's `parts` (None elsewhere). counts: rows of each part."""
+        """Copies the arrays of all ranks into the root's `parts`.
+
+        parts: written; on the root a list of arrays, one for each rank, or one array that is split along its first axis; None elsewhere.
+        array: contiguous, of the size of this rank's part.
+        root: the rank that gets them.
+        counts: on the root, rows of each part of one array, one number for each rank; default: equal parts.
+        """
         if counts is None and stream is None and wait:
             done = self._desk.at_once(GATHER, root, parts, array, timeout)
             if done is not None:
@@ -132,6 +152,7 @@ class CollectiveCalls:
             check_apart(blocks, moved([source.whole()], 0, blocks[root]))
         return desk.start("gather", root, flats, how, Blocks(blocks, [source.whole()]))
 
+    @collective
     def all_gather(
         self,
         out: Any,
@@ -142,7 +163,12 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Copies the arrays of all ranks, in order, into `out` of every rank. counts: rows of each array."""
+        """Copies the arrays of all ranks, in order, into `out` of every rank.
+
+        out: written; a list of arrays, one for each rank, or one array that is split along its first axis.
+        array: contiguous, of the size of this rank's part.
+        counts: rows of each part of one array, one number for each rank; default: equal parts.
+        """
         if counts is None and stream is None and wait:
             done = self._desk.at_once(ALL_GATHER, None, out, array, timeout)
             if done is not None:
@@ -166,6 +192,7 @@ class CollectiveCalls:
             sum(block.nbytes for block in blocks),
         )
 
+    @collective
     def all_to_all(
         self,
         out: Any,
@@ -177,7 +204,12 @@ class CollectiveCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Collective:
-        """Copies part `i` to rank `i`, into its `out` at this rank's place. counts: rows of parts; out_counts: of out."""
+        """Copies part `i` to rank `i`, into its `out` at this rank's place.
+
+        out: written, by place of the rank that a part comes from: a list of arrays, one for each rank, or one array that is split along its first axis.
+        parts: the same, by rank that a part goes to.
+        counts, out_counts: rows of each part of one array, in `parts` and `out`, one number for each rank; default: equal parts.
+        """
         if counts is None and out_counts is None and stream is None and wait:
             done = self._desk.at_once(ALL_TO_ALL, None, out, parts, timeout)
             if done is not None:
@@ -197,6 +229,7 @@ class CollectiveCalls:
         check_apart(theirs, moved(mine, self.rank, theirs[self.rank]))
         return desk.start("all_to_all", None, flats, how, Blocks(theirs, mine))
 
+    @collective
     def send_recv(
         self,
         *,
@@ -214,6 +247,9 @@ class CollectiveCalls:
         sent before a collective of all is received before it (else that one raises ValueError). Small arrays (64 KiB; four that
         the other rank has not taken) are on their way when it returns, larger
         ones have arrived. The first one between two ranks waits until both are in a collective or a send_recv.
+
+        to, array: a rank, and the contiguous array that it gets.
+        from_, out: a rank, and the contiguous array that its array is written to; of the same dtype and size.
         """
         if (to is None) != (array is None) or (from_ is None) != (out is None):
             raise ValueError("to= needs array=, and from_= needs out=")

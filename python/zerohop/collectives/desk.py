@@ -254,3 +254,7 @@ class Desk:
     def untaken(self) -> str:
         """As Order.untaken()."""
         return self._order.untaken()
+
+    def behind(self) -> list[Collective]:
+        """As Order.behind()."""
+        return self._order.behind()

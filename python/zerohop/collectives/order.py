@@ -54,6 +54,16 @@ class Collective:
         if self._error is not None:
             raise self._error
 
+    @property
+    def text(self) -> str:
+        """Its name in messages."""
+        return self._text
+
+    @property
+    def state(self) -> str:
+        """ "under way", "done" or "failed". Never blocks."""
+        return "under way" if not self._done else "done" if self._error is None else "failed"
+
     def join(self, seconds: float | None = None) -> bool:
         """Waits until it has ended, with or without error; None: as long as its own timeout."""
         if not self._done and self._under_way.acquire(timeout=-1 if seconds is None else seconds):
@@ -91,8 +101,7 @@ class Collective:
         self._call_followers()
 
     def __repr__(self) -> str:
-        state = "under way" if not self.done else "done" if self._error is None else "failed"
-        return f"<zerohop.Collective {self._text}, {state}>"
+        return f"<zerohop.Collective {self._text}, {self.state}>"
 
 
 class _Work:
@@ -129,6 +138,7 @@ class Order:
         # For the background thread, which ends when it is empty.
         self._behind: deque[_Work] = deque()
         self._thread: threading.Thread | None = None
+        self._served: _Work | None = None  # by the thread
         self._over = False
 
     def start(
@@ -214,6 +224,12 @@ class Order:
             self._calls.release()
         return "; ".join(parts)
 
+    def behind(self) -> list[Collective]:
+        """The calls with wait=False that have not ended."""
+        with self._lock:
+            works = [*([self._served] if self._served else []), *self._behind]
+        return [work.collective for work in works if not work.collective.done]
+
     def ring_off(self, seconds: float) -> None:
         """For the end of the World: tells the others. A call in progress does so itself."""
         if self._calls.acquire(0.0):
@@ -243,9 +259,9 @@ class Order:
         while True:
             with self._lock:
                 if not self._behind:
-                    self._thread = None
+                    self._thread = self._served = None
                     return
-                work = self._behind.popleft()
+                work = self._served = self._behind.popleft()
             try:
                 self._run(work)
             except Exception as failure:  # noqa: BLE001 it is in the Collective; the next has its turn

@@ -12,7 +12,8 @@ from zerohop._world.history import ALL_REDUCE, KINDS, REDUCE, REDUCE_SCATTER, SC
 from zerohop.collectives.blocks import Flat, check_apart, check_dtypes, check_own, moved
 from zerohop.collectives.desk import Desk, How
 from zerohop.collectives.exchange import Blocks
-from zerohop.collectives.reductions import OPS, Reduction, parse_reduction
+from zerohop.collectives.help import reduction as documented
+from zerohop.collectives.reductions import OPS, Reduction, check_elements, parse_reduction
 from zerohop.collectives.views import are_even, view_of, views_of_parts
 
 _NUMBERS = (int, float, complex, np.generic)
@@ -37,6 +38,7 @@ class ReductionCalls:
     size: int
     _desk: Desk
 
+    @documented
     def all_reduce(
         self,
         array: Any,
@@ -48,7 +50,11 @@ class ReductionCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Any:
-        """Combines the arrays of all ranks, on every rank. Returns a Collective, or for a number the result."""
+        """Combines the arrays of all ranks, element by element, on every rank.
+
+        array: of any shape, of the same size on all ranks: of a host, strided or not, or a contiguous one of a GPU; or a number.
+        out: an array of that size and dtype for the result; default: `array` itself.
+        """
         if stream is None and wait and factor is None and type(op) is str and op in _SIMPLE:
             done = self._desk.at_once(ALL_REDUCE, None, out, array, timeout, _SIMPLE[op], 1.0)
             if done is not None:
@@ -56,6 +62,7 @@ class ReductionCalls:
         how = How(stream, timeout, wait)
         return self._reduce(ALL_REDUCE, None, array, parse_reduction(op, factor), out, how)
 
+    @documented
     def reduce(
         self,
         array: Any,
@@ -68,10 +75,16 @@ class ReductionCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Any:
-        """Combines the arrays of all ranks, on the root. Elsewhere `array` does not change, and a number gives None."""
+        """Combines the arrays of all ranks, element by element, on the root. Elsewhere `array` does not change, and a number gives None.
+
+        array: of any shape, of the same size on all ranks: of a host, strided or not, or a contiguous one of a GPU; or a number.
+        root: the rank that gets the result.
+        out: on the root, an array of that size and dtype for the result; default: `array` itself.
+        """
         how = How(stream, timeout, wait)
         return self._reduce(REDUCE, root, array, parse_reduction(op, factor), out, how)
 
+    @documented
     def scan(
         self,
         array: Any,
@@ -83,12 +96,17 @@ class ReductionCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Any:
-        """Combines on each rank the arrays of ranks 0 to its own (MPI_Scan). "avg" is not possible."""
+        """Combines on each rank the arrays of ranks 0 to its own, element by element (MPI_Scan). "avg" is not possible.
+
+        array: of any shape, of the same size on all ranks: of a host, strided or not, or a contiguous one of a GPU; or a number.
+        out: an array of that size and dtype for the result; default: `array` itself.
+        """
         if op == "avg":
             raise ValueError("scan has no avg: take the sum, and divide it by rank + 1")
         how = How(stream, timeout, wait)
         return self._reduce(SCAN, None, array, parse_reduction(op, factor), out, how)
 
+    @documented
     def reduce_scatter(
         self,
         out: Any,
@@ -101,7 +119,12 @@ class ReductionCalls:
         timeout: float | None = None,
         wait: bool = True,
     ) -> Any:
-        """Combines part `i` of all ranks into `out` of rank `i`. Both are contiguous. counts: rows of each part."""
+        """Combines part `i` of all ranks, element by element, into `out` of rank `i`.
+
+        out: contiguous, of the size of this rank's part; written.
+        parts: a list of arrays, one for each rank, or one array that is split along its first axis.
+        counts: rows of each part of one array, one number for each rank, the same on all ranks; default: equal parts.
+        """
         reduction, desk = parse_reduction(op, factor), self._desk
         if counts is None and desk.gpus.takes(out, parts):
             views = views_of_parts(parts, "parts", self.size)
@@ -118,6 +141,9 @@ class ReductionCalls:
             done = desk.at_once(REDUCE_SCATTER, None, out, parts, timeout, *reduction)
             if done is not None:
                 return done
+        check_elements(out, "out")
+        for each in parts if isinstance(parts, (list, tuple)) else (parts,):
+            check_elements(each, "parts")
         sources, blocks = desk.parts(parts, "parts", counts)
         target = desk.flat(out, "out", writable=True)
         flats = [*sources, target]
@@ -142,6 +168,8 @@ class ReductionCalls:
             done = self._desk.at_once(kind, root, out, array, how.timeout, *reduction)
             if done is not None:
                 return done
+        check_elements(array, "array")
+        check_elements(out, "out")
         desk = self._desk
         root = None if root is None else desk.rank(root)
         has_result = root in (None, self.rank)

@@ -6,7 +6,9 @@ result depends on nothing else: it is the same on all ranks, and in every run, b
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from zerohop import _core
 
@@ -25,6 +27,21 @@ class Reduction(NamedTuple):
         reason = _core.why_no_reduction(self.op, dtype)
         if reason:
             raise TypeError(reason)
+
+
+def check_elements(array: Any, what: str) -> None:
+    """Raises TypeError for an array of NumPy that other collectives take as uint8: of strings, datetimes, records, another byte order."""
+    if not isinstance(array, np.ndarray):
+        return
+    try:
+        _core.ArrayView(array)
+    except TypeError:
+        is_time = array.dtype.kind in "mM"
+        remedy = 'view it as "int64" (for min and max)' if is_time else "convert it to one of those"
+        raise TypeError(
+            f"{what}: elements of {array.dtype} have no reductions, which take bool, integers, float16, bfloat16, float32, float64 and "
+            f"complex ones: {remedy}"
+        ) from None
 
 
 def parse_reduction(op: str, factor: float | None) -> Reduction:

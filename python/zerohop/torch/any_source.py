@@ -236,6 +236,11 @@ class AnySourceWork(Work):
             return self._message.is_completed()
         return self._error is not None
 
+    def _about(self) -> str:
+        if self._message is not None:
+            return f"{self._message._about()} from rank {self._message.source_rank()}"
+        return f"{self.text}, {'under way' if self._error is None else 'failed'}"
+
     def _join(self, seconds: float) -> None:
         deadline = Deadline(seconds)
         if not self.is_served:

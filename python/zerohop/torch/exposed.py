@@ -87,9 +87,13 @@ class Exposed:
             if self._asked[rank] == ticket:
                 self._asked[rank] -= 1
 
+    def has_seen(self, rank: int, number: int) -> bool:
+        """Whether so many signals of that rank are known to have come."""
+        return self._came[rank] >= number
+
     def arrived(self, rank: int, number: int, seconds: float) -> bool:
         """Whether so many signals of that rank have come; waits so long for a new one."""
-        if self._came[rank] >= number:
+        if self.has_seen(rank, number):
             return True
         found = None
         with suppress(TransferTimeout, PeerLost):

@@ -27,6 +27,9 @@ class SparseWork(Work):
             self._finish()
         return True
 
+    def _about(self) -> str:
+        return f"all_reduce of a sparse tensor: {self._parts._about()}"
+
     def _join(self, seconds: float) -> None:
         self._parts._join(seconds)
         self._finish()

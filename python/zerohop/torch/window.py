@@ -103,6 +103,12 @@ class Window:
         if exposed is not None:
             exposed.close()
 
+    def __repr__(self) -> str:
+        what = "no tensor"
+        if self._tensor is not None:
+            what = f"{tuple(self._tensor.shape)} of {self._tensor.dtype}"
+        return f"<zerohop.torch Window {self._name}: {what}>"
+
     def _open(self) -> Exposed:
         if self._exposed is None:
             raise Error(f"{self._name} has no tensor: call tensor_register() on all ranks")
@@ -125,6 +131,10 @@ class SignalWork(Work):
 
     def is_completed(self) -> bool:
         return self._has_come(0.0)
+
+    def _about(self) -> str:
+        has_come = self._exposed.has_seen(self._rank, self._ticket)
+        return f"{self._text}, {'done' if has_come else 'under way'}"
 
     def _has_come(self, seconds: float) -> bool:
         return self._exposed.arrived(self._rank, self._ticket, seconds)

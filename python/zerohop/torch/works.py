@@ -29,6 +29,13 @@ class Work(c10d.Work):  # type: ignore[misc]
     def is_completed(self) -> bool:
         raise NotImplementedError
 
+    def _about(self) -> str:
+        """The call and its state. Never blocks, and changes nothing."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        return f"<zerohop.torch {type(self).__name__}: {self._about()}>"
+
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Waits until any stream may use the tensors. After TransferTimeout the call continues, and may still write."""
         given = 0.0 if timeout is None else timeout.total_seconds()
@@ -59,7 +66,7 @@ class Work(c10d.Work):  # type: ignore[misc]
         return self._outputs
 
     def get_future(self) -> Any:
-        """A future of the outputs. It uses a thread while the work runs."""
+        """A future of the outputs. It uses a thread while the work runs, because its callbacks may wait for other works."""
         devices = {tensor.device for tensor in self._outputs if tensor.is_cuda}
         future = torch.futures.Future(devices=list(devices))
 
@@ -67,7 +74,7 @@ class Work(c10d.Work):  # type: ignore[misc]
             try:
                 self.wait()
             except Exception as error:  # noqa: BLE001 it is in the future
-                future.set_exception(error)
+                _Failure(error).end(future)
             else:
                 future.set_result(self._outputs)
 
@@ -76,6 +83,30 @@ class Work(c10d.Work):  # type: ignore[misc]
         else:
             threading.Thread(target=follow, name="zerohop future", daemon=True).start()
         return future
+
+
+class _Failure:
+    """The value of a future that has failed.
+
+    Future.set_exception() makes the exception the value. DDP, in C++, takes the first of the tensors that it finds by
+    pickling the value, and crashes if there is none. So pickling this one raises the error.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        self._error, self._setter = error, threading.get_ident()
+
+    def end(self, future: Any) -> None:
+        future._set_unwrap_func(_Failure._raise)
+        future.set_result(self)  # pickles it here, if there are tensors of GPUs
+        self._setter = 0
+
+    def _raise(self) -> None:
+        raise self._error
+
+    def __reduce__(self) -> Any:
+        if threading.get_ident() != self._setter:
+            self._raise()
+        return object, ()
 
 
 def named(what: str, call: Callable[[], Any]) -> Any:
@@ -110,6 +141,9 @@ class CollectiveWork(Work):
     def is_completed(self) -> bool:
         return self._collective.done
 
+    def _about(self) -> str:
+        return f"{self._what or self._collective.text}, {self._collective.state}"
+
     def _join(self, seconds: float) -> None:
         named(self._what, lambda: self._collective.wait(seconds))
 
@@ -140,6 +174,9 @@ class StreamWork(Work):
 
     def is_completed(self) -> bool:
         return self._collective.done
+
+    def _about(self) -> str:
+        return f"{self._collective.text}, {self._collective.state}"
 
     def _join(self, seconds: float) -> None:
         """With a timeout it does block."""
@@ -189,6 +226,9 @@ class MessageWork(Work):
     def is_completed(self) -> bool:
         return self._transfer.done
 
+    def _about(self) -> str:
+        return f"{self._text}, {self._transfer!r}"
+
     def _join(self, seconds: float) -> None:
         nbytes = of_message(self._text, lambda: self._outcome(Deadline(seconds)))
         if self._expected is not None and nbytes != self._expected:
@@ -223,6 +263,9 @@ class Works(Work):
 
     def is_completed(self) -> bool:
         return all(work.is_completed() for work in self._works)
+
+    def _about(self) -> str:
+        return "; ".join(work._about() for work in self._works)
 
     def _join(self, seconds: float) -> None:
         deadline = Deadline(seconds)

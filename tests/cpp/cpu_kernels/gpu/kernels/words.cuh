@@ -12,6 +12,7 @@ inline void put_pair(u64 at, u64 first, u64 second) {
   word_at<u64>(at + 8).store(second);
   word_at<u64>(at).store(first);
 }
+inline void store_sixteen(u64 at, const uint4& value) { *reinterpret_cast<uint4*>(at) = value; }
 inline bool take_if(u64 word, Note seen) {
   return word_at<Note>(word).compare_exchange_strong(seen, 0);
 }
