@@ -83,12 +83,12 @@ zerohop.collectives.)");
           "inbox: of INBOX bytes. messages: the first of these slots on that rank's board.")
       .def(
           "meet",
-          [](Lines& self, Rank rank, const engine::RemoteMemory& inbox, bool checked) {
-            self.at(rank).meet(inbox, checked);
+          [](Lines& self, Rank rank, const engine::RemoteMemory& inbox, bool checked, bool near) {
+            self.at(rank).meet(inbox, checked, near);
           },
-          py::arg("rank"), py::arg("inbox"), py::arg("checked"),
+          py::arg("rank"), py::arg("inbox"), py::arg("checked"), py::arg("near"),
           "inbox: the other rank's, for this one. checked: the two compare what arrives "
-          "(integrity=1).")
+          "(integrity=1). near: they copy from and to each other.")
       .def(
           "has_news", [](const Lines& self, Rank rank) { return self.at(rank).has_news(); },
           py::arg("rank"), "Whether an unconsumed message has arrived.")

@@ -45,10 +45,13 @@ struct Calls {
 };
 
 bool is_free(const Calls& self, const Plan& plan) {
+  const auto has_line = [&](Rank rank) {
+    const auto* const line = self.lines->find(rank);
+    return line != nullptr && (line->near() || !plan.large);
+  };
   return self.under_way == 0 && !self.log->is_over() && !self.endpoint->closed() &&
          self.endpoint->peek_notify(self.bell) == 0 &&
-         std::ranges::all_of(plan.schedule->partners(),
-                             [&](Rank rank) { return self.lines->find(rank) != nullptr; });
+         std::ranges::all_of(plan.schedule->partners(), has_line);
 }
 
 Plan& next_plan(Calls& self) {
@@ -202,7 +205,7 @@ PyObject* of_pair_fast(const Arguments& arguments) {
 
 void bind_calls(py::module_& m) {
   py::class_<Calls>(m, "SmallCollectives", R"(
-Complete collectives of host arrays, while all goes well: those with small blocks, and all_reduce and reduce in slices of up to EAGER
+Complete collectives of host arrays, while all goes well: those with small blocks, and large ones in slices of up to EAGER
 bytes. And the lock that a collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
 bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns

@@ -48,6 +48,7 @@ void Plan::begin(const Place& place, Kind kind) {
   call.root = place.root;
   call.nbytes = kAnyBytes;
   factor = place.factor;
+  large = false;
 }
 
 void Plan::end() {
@@ -96,10 +97,11 @@ void Plan::add_blocks(std::vector<Block>& blocks, py::handle array, const HostAr
 }
 
 bool Plan::broadcast(py::handle array, const HostArray* flat) {
-  if (!flat || flat->nbytes() > kEager || terms_.topology == nullptr) return false;
+  if (!flat || terms_.topology == nullptr) return false;
   if (terms_.rank != static_cast<Rank>(terms_.root) && !flat->writable()) return false;
   set_dtype(flat->dtype());
   call.nbytes = flat->nbytes();
+  move(flat->nbytes());
   add_blocks(terms_.ins, array, *flat, 1);
   return true;
 }
@@ -108,8 +110,9 @@ bool Plan::broadcast(py::handle array, const HostArray* flat) {
 bool Plan::with_root(bool gathers, py::handle target, py::handle source, const HostArray* one,
                      const HostArray* many) {
   const auto root = static_cast<Rank>(terms_.root);
-  if (!one || one->nbytes() > kEager || (!gathers && !one->writable())) return false;
+  if (!one || (!gathers && !one->writable())) return false;
   set_dtype(one->dtype());
+  move(one->nbytes());
   add_blocks(gathers ? terms_.ins : terms_.outs, gathers ? source : target, *one, 1);
   if (terms_.rank != root) return true;
   if (!many || many->dtype() != one->dtype() || (gathers && !many->writable())) return false;
@@ -125,13 +128,13 @@ bool Plan::among_all(bool gathers, py::handle target, py::handle source, const H
   if (!targets || !sources) return false;
   const auto theirs = cut(*targets, terms_.size);
   const auto mine = cut(*sources, gathers ? 1 : terms_.size);
-  if (!theirs || theirs != mine || *theirs > kEager || !targets->writable() ||
-      targets->dtype() != sources->dtype()) {
+  if (!theirs || theirs != mine || !targets->writable() || targets->dtype() != sources->dtype()) {
     return false;
   }
   const bool in_place = gathers && targets->begin() + terms_.rank * *theirs == sources->begin();
   if (!in_place && !apart(*targets, *sources)) return false;
   set_dtype(sources->dtype());
+  move(*theirs);
   if (gathers) call.nbytes = targets->nbytes();
   add_blocks(terms_.outs, target, *targets, terms_.size);
   add_blocks(terms_.ins, source, *sources, gathers ? 1 : terms_.size);
@@ -202,14 +205,14 @@ bool Plan::make_pair(const engine::Endpoint& endpoint, const Place& place, std::
   terms_.to = to;
   terms_.from = from;
   if (to) {
-    if (!source_.take(endpoint, source) || source_.nbytes() > kEager) return false;
+    if (!source_.take(endpoint, source)) return false;
+    move(source_.nbytes());
     labels.send.dtype = name(source_.dtype());
     add_blocks(terms_.ins, source, source_, 1);
   }
   if (from) {
-    if (!target_.take(endpoint, target) || target_.nbytes() > kEager || !target_.writable()) {
-      return false;
-    }
+    if (!target_.take(endpoint, target) || !target_.writable()) return false;
+    move(target_.nbytes());
     if (to && !apart(target_, source_)) return false;
     labels.receive.dtype = name(target_.dtype());
     add_blocks(terms_.outs, target, target_, 1);

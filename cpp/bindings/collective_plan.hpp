@@ -1,4 +1,4 @@
-// Collective calls with small host arrays: what the program's arrays are to the engine.
+// Collective calls with host arrays: what the program's arrays are to the engine.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -48,6 +48,7 @@ class Plan {
   engine::collective::Labels labels;
   engine::collective::Call call;  // for the log; bytes only if equal on all ranks
   double factor = 1;              // of a reduction
+  bool large = false;             // it moves blocks of more than EAGER bytes
 
  private:
   using Rank = engine::collective::Rank;
@@ -60,6 +61,7 @@ class Plan {
   bool among_all(bool gathers, py::handle target, py::handle source, const HostArray* targets,
                  const HostArray* sources);
   bool reduction(py::handle target, py::handle source, const HostArray* to, const HostArray* from);
+  void move(std::uint64_t nbytes) noexcept { large |= nbytes > engine::collective::kEager; }
   engine::collective::DTypeName name(const DType& dtype);
   void set_dtype(const DType& dtype);
   // Its number among the arrays.

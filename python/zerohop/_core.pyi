@@ -1783,10 +1783,14 @@ class Lines:
         Whether a notification had arrived. Never blocks.
         """
     def meet(
-        self, rank: typing.SupportsInt | typing.SupportsIndex, inbox: RemoteMemory, checked: bool
+        self,
+        rank: typing.SupportsInt | typing.SupportsIndex,
+        inbox: RemoteMemory,
+        checked: bool,
+        near: bool,
     ) -> None:
         """
-        inbox: the other rank's, for this one. checked: the two compare what arrives (integrity=1).
+        inbox: the other rank's, for this one. checked: the two compare what arrives (integrity=1). near: they copy from and to each other.
         """
     def over(self) -> list[int]:
         """
@@ -2045,7 +2049,7 @@ class GpuGroup:
 
 class SmallCollectives:
     """
-    Complete collectives of host arrays, while all goes well: those with small blocks, and all_reduce and reduce in slices of up to EAGER
+    Complete collectives of host arrays, while all goes well: those with small blocks, and large ones in slices of up to EAGER
     bytes. And the lock that a collective of any size holds while it runs. One object per World. See zerohop.collectives.
 
     bell: the slot that a rank notifies when it finds that calls differ. slice: seconds after which a wait returns

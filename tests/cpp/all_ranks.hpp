@@ -125,6 +125,11 @@ class AllRanks {
       return true;
     }
     ++member.steps;
+    for (const auto& [target, source] : member.step.meanwhile) {
+      REQUIRE(member.schedule->array(target.array).on_host);
+      REQUIRE(member.schedule->array(source.array).on_host);
+      member.step.copies.push_back({target, source});
+    }
     for (const auto& [target, source] : member.step.copies) {
       REQUIRE(target.nbytes == source.nbytes);
       if (target.nbytes > 0) {

@@ -137,8 +137,8 @@ struct Exchanged : Pair {
 
   Exchanged() {
     source.fill(std::byte{7});
-    lines->at(1).meet(others->at(0).inbox().remote(), false);
-    others->at(0).meet(lines->at(1).inbox().remote(), false);
+    lines->at(1).meet(others->at(0).inbox().remote(), false, false);
+    others->at(0).meet(lines->at(1).inbox().remote(), false, false);
   }
   Move move(Rank rank, std::array<std::byte, 64>& bytes, std::uint64_t number = 1) {
     Move made;

@@ -90,7 +90,7 @@ class Side {
   }
 
   void meet(const Side& other) {
-    lines_->at(1 - rank_).meet(other.lines_->at(rank_).inbox().remote(), false);
+    lines_->at(1 - rank_).meet(other.lines_->at(rank_).inbox().remote(), false, false);
   }
 
   // Whether it is done.

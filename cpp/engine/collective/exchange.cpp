@@ -22,12 +22,16 @@ namespace {
 constexpr Deadline::Seconds kPatience{1e-3};
 
 constexpr unsigned bit(What what) { return 1U << static_cast<unsigned>(what); }
+constexpr unsigned kFromSender =
+    bit(What::data) | bit(What::announce) | bit(What::done) | bit(What::ask);
 
 }  // namespace
 
 void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all) {
   end();
   schedule_.reset();
+  step_.clear();
+  meanwhile_ = copied_bytes_ = 0;
   step_.sends.swap(sends);
   step_.receives.swap(receives);
   of_all_ = of_all;
@@ -43,13 +47,17 @@ void Exchange::begin_moves() {
   add_partners(sends_);
   to_say_.reserve(sends_.size());  // enough as a rule
   lines_->outbox().forget();
+  beyond_caches_ = is_beyond_caches();
   for (Move& move : receives_) {
     move.arrived = move.bytes;
+    move.moved = 0;
+    move.asked = false;
     lines_->at(move.rank).incoming.add(&move);
     ++missing_;
     if (!move.small()) say(What::ready, move);
   }
-  for (const Move& move : sends_) {
+  for (Move& move : sends_) {
+    move.moved = 0;
     if (move.eager()) {
       say(What::data, move);
       continue;
@@ -69,6 +77,8 @@ void Exchange::end() noexcept {
   }
   partners_.clear();
   to_say_.clear();
+  to_write_.clear();
+  sliced_.clear();
   said_ = missing_ = 0;
   announced_ = false;
 }
@@ -98,6 +108,8 @@ Exchange::Stop Exchange::run_moves() {
       Line& line = *to_take_.back();
       if (Stop stop = take_from(line)) return stop;
       std::erase(to_take_, &line);
+    } else if (has_work()) {
+      if (Stop stop = work()) return stop;
     } else if (missing_ == 0) {
       return finish();
     } else if (!hear()) {
@@ -110,7 +122,7 @@ Exchange::Stop Exchange::run_moves() {
 
 bool Exchange::fits(const Saying& saying) noexcept {
   switch (saying.what) {
-    case What::data: return saying.line->fits(saying.move->nbytes);
+    case What::data: return saying.line->fits(saying.move->next_slice());
     case What::ready: return saying.line->fits(kMostReady);
     default: return saying.line->fits(0);
   }
@@ -132,13 +144,17 @@ Exchange::Stop Exchange::say_next() {
     return std::nullopt;
   }
   if (!line.met()) return Outcome{.news = News::unmet, .rank = line.rank()};
-  if (next.what == What::ready && !provide(own(*next.move))) {
-    return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
-  }
   std::vector<std::byte> where;
-  if (next.what == What::ready) where = next.move->memory->remote().to_bytes();
+  if (next.what == What::ready && !comes_in_slices(line, *next.move)) {
+    if (!provide(own(*next.move))) {
+      return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
+    }
+    where = next.move->memory->remote().to_bytes();
+  }
   std::span<const std::byte> payload = where;
-  if (next.what == What::data) payload = {next.move->bytes, next.move->nbytes};
+  if (next.what == What::data) {
+    payload = {next.move->bytes + next.move->moved, next.move->next_slice()};
+  }
   const Header header{.label = next.move->label,
                       .what = next.what,
                       .proposes = static_cast<std::uint8_t>(proposes_ ? 1 : 0),
@@ -153,6 +169,7 @@ Exchange::Stop Exchange::say_next() {
     if (next.what != What::data) lines_->outbox().forget();  // the payload is about to change
   }
   ++said_;
+  if (next.what == What::data && !next.move->small()) slice_sent(line, own_send(*next.move));
   return std::nullopt;
 }
 
@@ -189,7 +206,8 @@ void Exchange::announce() {
   if (std::exchange(announced_, true)) return;
   for (Line* line : partners_) {
     for (const Move* move : line->outgoing.all()) {
-      if (!move->small()) say(What::announce, *move);
+      // One that goes in slices is expected; its receiver may be through before this arrives.
+      if (!move->small() && !std::ranges::count(sliced_, move)) say(What::announce, *move);
     }
   }
 }
@@ -219,7 +237,7 @@ Exchange::Stop Exchange::take_from(Line& line) {
   while (!line.incoming.empty() || !line.outgoing.empty()) {
     unsigned wanted = 0;
     if (!line.outgoing.empty()) wanted |= bit(What::ready);
-    if (!line.incoming.empty()) wanted |= bit(What::data) | bit(What::announce) | bit(What::done);
+    if (!line.incoming.empty()) wanted |= kFromSender;
     auto message = line.take(wanted, of_all_);
     if (!message) break;
     Stop stop = on(line, *message);
@@ -244,12 +262,23 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
   }
   line.proposes = proposes != 0;
   switch (what) {
-    case What::ready: write(line, move, message.payload); break;
+    case What::ready:
+      if (length == 0) {
+        send_in_slices(move);
+        return std::nullopt;
+      }
+      to_write_.push_back({&line, &move, RemoteMemory::from_bytes(message.payload)});
+      break;
     case What::announce:
       if (move.small()) say(What::ready, move);  // for a larger one the sender knows already
       return std::nullopt;
+    case What::ask:
+      own(move).asked = true;
+      say(What::ready, move);
+      return std::nullopt;
     case What::done: break;
     case What::data:
+      if (!move.small() && move.bytes != nullptr) return slice_arrived(line, own(move), message);
       if (length != move.nbytes) {
         outcome.news = News::length;
         return outcome;
@@ -301,14 +330,6 @@ void Exchange::store(Line& line, const Move& move, const Message& message) {
   } else {
     std::memcpy(move.bytes, message.payload.data(), message.payload.size());
   }
-}
-
-void Exchange::write(Line& line, const Move& move, std::span<const std::byte> where) {
-  const RemoteMemory there = RemoteMemory::from_bytes(where);
-  culprit_ = line.rank();
-  line.write(*move.memory, there, last_);
-  culprit_.reset();
-  say(What::done, move);  // after the data, as every notification
 }
 
 std::vector<Rank> Exchange::missing() const {

@@ -5,6 +5,11 @@
 // a GPU, however small; since the receiver cannot know, it is announced first (announce). A sender
 // that waits for long announces a large block, too: a receiver that made another call, and expects
 // no large block, then notices.
+//
+// Between ranks that copy from and to each other, a receiver in host memory may send no address:
+// then it gets a large block in slices, each with a header. They are copied twice, but the inbox
+// stays in the caches, both ranks copy at the same time, and no array is registered. A sender whose
+// block is on a GPU asks for the address (ask).
 #pragma once
 
 #include <cstdint>
@@ -91,6 +96,7 @@ class Exchange {
   void begin_moves();
   bool provide(Move& move) const;
   Move& own(const Move& receive) noexcept { return receives_[&receive - receives_.data()]; }
+  Move& own_send(const Move& send) noexcept { return sends_[&send - sends_.data()]; }
   void add_partners(const std::vector<Move>& moves);
   static bool fits(const Saying& saying) noexcept;
   Deadline until() const;
@@ -102,8 +108,20 @@ class Exchange {
   Stop on(Line& line, Message& message);
   bool await_room();
   void leave_inboxes();
+  // --- large blocks, bit by bit (exchange_work.cpp) ---
+  bool comes_in_slices(const Line& line, const Move& move) const noexcept;
+  void send_in_slices(const Move& move);
+  void slice_sent(Line& line, Move& move);
+  Stop slice_arrived(Line& line, Move& move, const Message& message);
+  Stop pause();
+  bool is_beyond_caches() const noexcept;
+  void copy_slice(std::byte* to, const std::byte* from, std::uint64_t nbytes) noexcept;
+  bool has_work() const noexcept;
+  Stop work();
+  void say_slices();
+  Stop write_next();
+  void copy_next(std::uint64_t most) noexcept;
   void store(Line& line, const Move& move, const Message& message);
-  void write(Line& line, const Move& move, std::span<const std::byte> where);
   bool hear();
   bool is_over() const noexcept;
   Stop finish();
@@ -123,7 +141,19 @@ class Exchange {
   std::size_t said_ = 0;        // number of to_say_ already sent
   std::vector<Line*> to_take_;  // lines that may have messages
   std::vector<std::pair<Line*, Message>> staying_;
-  std::size_t missing_ = 0;  // messages
+  struct Writing {
+    Line* line;
+    const Move* move;
+    RemoteMemory there;
+    std::uint64_t written = 0;  // bytes
+  };
+  std::vector<Writing> to_write_;
+  std::vector<const Move*> sliced_;  // sends that go in slices
+  std::size_t meanwhile_ = 0;        // number of the step's copies meanwhile that have been made,
+  std::uint64_t copied_bytes_ = 0;   // and bytes of the next one
+  bool beyond_caches_ = false;       // slices are copied past them
+  std::optional<Deadline> pause_;    // of run(), once a part of a large block has gone
+  std::size_t missing_ = 0;          // messages
   bool announced_ = false;
   std::optional<Rank> culprit_;
   Deadline::Seconds slice_{0};

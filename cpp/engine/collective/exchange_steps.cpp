@@ -13,20 +13,21 @@ void Exchange::begin(std::shared_ptr<Schedule> schedule, const Labels& labels, b
   labels_ = labels;
   of_all_ = of_all;
   in_step_ = false;
-  copied_ = steps_ = 0;
+  copied_ = steps_ = meanwhile_ = copied_bytes_ = 0;
   if (!schedule_->next(step_, {})) step_.clear();
 }
 
 Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   slice_ = slice;
   last_ = last;
+  pause_.reset();
   if (!schedule_) return run_moves().value_or(Outcome{});
   std::optional<Deadline> pause;
   for (;;) {
     if (in_step_) {
       if (Stop stop = run_moves()) return std::move(*stop);
       in_step_ = false;
-      copied_ = 0;
+      copied_ = meanwhile_ = 0;
       if (!schedule_->next(step_, receives_)) {
         end();
         schedule_.reset();
@@ -56,7 +57,7 @@ Exchange::Stop Exchange::begin_step() {
   for (auto* const moves : {&step_.sends, &step_.receives}) {
     const Label& common = moves == &step_.sends ? labels_.send : labels_.receive;
     for (Move& move : *moves) {
-      if (!move.eager() && !provide(move)) {
+      if (!move.eager() && !lines_->at(move.rank).near() && !provide(move)) {
         return Outcome{.news = News::unregistered, .rank = move.rank, .move = &move};
       }
       const std::uint64_t nbytes = move.label.nbytes;

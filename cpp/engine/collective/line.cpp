@@ -34,7 +34,7 @@ Message read_message(std::span<const std::byte> bytes) {
   Message message;
   std::memcpy(&message.header, bytes.data(), sizeof(Header));
   const auto& [label, what, unused, emptied, length] = message.header;
-  if (what > What::done || static_cast<std::uint8_t>(label.kind) >= kKinds || length > kEager) {
+  if (what > What::ask || static_cast<std::uint8_t>(label.kind) >= kKinds || length > kEager) {
     throw ProtocolError("bytes arrived that are no message of a collective");
   }
   message.payload = bytes.subspan(sizeof(Header), length);
@@ -53,10 +53,11 @@ Line::Line(Rank rank, std::shared_ptr<Peer> peer, Memory inbox, const Slots& slo
   }
 }
 
-void Line::meet(RemoteMemory inbox, bool checked) {
+void Line::meet(RemoteMemory inbox, bool checked, bool near) {
   message_there_ = std::move(inbox);
   inbox_there_ = message_there_->layout.address;
   checked_ = checked;
+  near_ = near && !checked;
 }
 
 // A lower count comes from a rank that gives up before it knows more.

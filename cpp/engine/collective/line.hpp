@@ -59,10 +59,12 @@ class Line {
 
   Rank rank() const noexcept { return rank_; }
   const Memory& inbox() const noexcept { return inbox_; }
-  // checked: the two ends compare the data (integrity=1).
-  void meet(RemoteMemory inbox, bool checked);
+  // checked: the two ends compare the data (integrity=1). near: they copy from and to each other.
+  void meet(RemoteMemory inbox, bool checked, bool near);
   bool met() const noexcept { return message_there_.has_value(); }
   bool checked() const noexcept { return checked_; }
+  // Whether messages are copied to the other inbox at once.
+  bool near() const noexcept { return near_; }
 
   // --- values from the slots ---
   void heard(std::uint32_t value) noexcept;     // of the other side's messages
@@ -127,6 +129,7 @@ class Line {
   std::optional<RemoteMemory> message_there_;  // the last one, in the other rank's inbox
   std::uint64_t inbox_there_ = 0;              // its address
   bool checked_ = false;
+  bool near_ = false;
   bool over_ = false;
   // Message counts. sent_: to the other side; free_: of those, consumed there; good_: of those,
   // known to have arrived. arrived_: from the other side; taken_: of those, consumed here; told_:

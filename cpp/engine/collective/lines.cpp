@@ -81,6 +81,20 @@ bool Lines::listen(const Deadline& deadline, std::vector<Line*>& found) {
   return true;
 }
 
+bool Lines::peek(std::vector<Line*>& found) {
+  if (slots_.each == 0) return false;
+  found.reserve(found.size() + 2 * slots_.each);
+  bool any = false;
+  try {
+    while (const auto note = endpoint_->find_notify(slots_.messages, 2 * slots_.each, true)) {
+      if (Line* const line = hear(*note)) found.push_back(line);
+      any = true;
+    }
+  } catch (const PeerLost&) {  // the last peer that could notify anything
+  }
+  return any;
+}
+
 // The line with new messages; null: the note only reported room, or belongs to no line.
 Line* Lines::hear(const Endpoint::Notified& note) {
   const bool is_credit = note.first >= slots_.credits;

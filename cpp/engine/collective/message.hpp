@@ -16,8 +16,9 @@ using Rank = std::uint32_t;
 enum class What : std::uint8_t {
   data,      // the block itself, after the header
   announce,  // a block will be written once the other side is ready
-  ready,     // the target: the bytes of a RemoteMemory, after the header
+  ready,     // the target: the bytes of a RemoteMemory, after the header; none: in slices
   done,      // the block has been written
+  ask,       // the block cannot be sent in slices: where is its target?
 };
 
 // Identifies a block. Sender and receiver have equal labels, or have made different calls.
@@ -44,10 +45,11 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64, "it goes from one process to another");
 
-// Blocks up to this size are sent with their header; a larger one is written to its target once
-// that is known, which takes one more message. Between two processes of one busy host with two
-// cores, by p2p, send_recv of 64 KiB took 118 us with the header and 215 us written, of 256 KiB 175
-// and 533 us; but the inbox for each other rank must hold four blocks of this size.
+// Blocks up to this size are sent with their header, larger ones in slices of this size, or they
+// are written to their target once that is known, which takes one more message. Between two
+// processes of one busy host with two cores, by p2p, send_recv of 64 KiB took 118 us with the
+// header and 215 us written, of 256 KiB 175 and 533 us; but the inbox for each other rank must hold
+// four blocks of this size.
 inline constexpr std::size_t kEager = std::size_t{64} << 10;
 inline constexpr std::size_t kLongest = sizeof(Header) + kEager;
 inline constexpr std::size_t kMostReady = std::size_t{2} << 10;  // bytes of a RemoteMemory

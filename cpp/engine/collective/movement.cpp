@@ -173,11 +173,16 @@ bool Movement::copies_own() const noexcept {
   }
 }
 
+bool Movement::is_by_cpu(const Copy& copy) const noexcept {
+  return array_of(copy.target).on_host && array_of(copy.source).on_host;
+}
+
 bool Movement::at_once(std::uint64_t number, Step& step) const {
   if (copies_own()) {
     const Copy own{of_rank(terms_.outs, terms_.rank), of_rank(terms_.ins, terms_.rank)};
-    const std::uint64_t when = own.target.nbytes <= kCopiedFirst ? 0 : 1;
-    if (number == when) step.copies.push_back(own);
+    const bool first = own.target.nbytes <= kCopiedFirst;
+    const std::uint64_t when = first || is_by_cpu(own) ? 0 : 1;
+    if (number == when) (first || when > 0 ? step.copies : step.meanwhile).push_back(own);
     if (number > 0) return number == when;
   }
   for (const Rank rank : targets_) {
@@ -236,9 +241,12 @@ bool Movement::disseminate(std::uint64_t number, Step& step) const {
 bool Movement::go_round(std::uint64_t number, Step& step) const {
   if (number + 1 >= terms_.size) return false;
   const Rank mine = before(terms_.rank, static_cast<Rank>(number)), next = before(mine, 1);
-  const Block& sent = of_rank(terms_.outs, mine);
+  const Block& sent = number == 0 ? terms_.ins.front() : of_rank(terms_.outs, mine);
   const Block& taken = of_rank(terms_.outs, next);
-  if (number == 0) step.copies.push_back({sent, terms_.ins.front()});
+  if (number == 0) {
+    const Copy own{of_rank(terms_.outs, mine), sent};
+    (is_by_cpu(own) ? step.meanwhile : step.copies).push_back(own);
+  }
   step.sends.push_back(move(targets_.front(), sent, sent.nbytes, mine));
   step.receives.push_back(move(sources_.front(), taken, taken.nbytes, next));
   return true;

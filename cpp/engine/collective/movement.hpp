@@ -40,6 +40,7 @@ class Movement : public Schedule {
     return (rank + terms_.size - steps) % terms_.size;
   }
   bool copies_own() const noexcept;
+  bool is_by_cpu(const Copy& copy) const noexcept;
   bool at_once(std::uint64_t number, Step& step) const;
   bool relay(std::uint64_t number, Step& step) const;
   bool disseminate(std::uint64_t number, Step& step) const;

@@ -2,6 +2,7 @@
 // its own copies (a schedule, as libNBC has it). The rank's Exchange carries it out.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -50,17 +51,25 @@ struct Move {
   // `arrived` is then its place there, else `bytes`.
   bool may_stay = false;
   const std::byte* arrived = nullptr;
+  // Of a large block: bytes that have gone in slices; whether the sender asked where to write.
+  std::uint64_t moved = 0;
+  bool asked = false;
 
   bool small() const noexcept { return nbytes <= kEager; }
+  std::uint64_t next_slice() const noexcept {
+    return std::min<std::uint64_t>(kEager, nbytes - moved);
+  }
   bool eager() const noexcept { return nbytes == 0 || (small() && bytes != nullptr); }
 };
 
 struct Step {
-  std::vector<Copy> copies;  // before the moves
+  std::vector<Copy> copies;     // before the moves
+  std::vector<Copy> meanwhile;  // while they are under way; between arrays that a CPU has access to
   std::vector<Move> sends, receives;
 
   void clear() noexcept {
     copies.clear();
+    meanwhile.clear();
     sends.clear();
     receives.clear();
   }

@@ -149,12 +149,12 @@ class Lines:
             except Error as error:
                 raise membership.named(error, rank) from None
         try:
-            settings = peer.route(self._inboxes[rank], inbox).settings
+            route = peer.route(self._inboxes[rank], inbox)
         except PeerLost:
-            settings = {}
-        if not settings:  # it was lost after the look-up
+            route = None
+        if route is None or not route.settings:  # it was lost after the look-up
             raise self._lost(rank)
-        self.core.meet(rank, inbox, bool(settings["integrity"]))
+        self.core.meet(rank, inbox, bool(route.settings["integrity"]), route.kind == "p2p")
 
     def wait_on(
         self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool

@@ -1,0 +1,34 @@
+// Copies past the caches. What is larger than they are would leave them before it is read, and a
+// plain store reads its line from memory first.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+namespace zerohop {
+
+inline void stream_copy(std::byte* to, const std::byte* from, std::size_t nbytes) noexcept {
+#ifdef __SSE2__
+  constexpr std::size_t kWord = sizeof(__m128i);
+  const std::size_t ahead = (kWord - reinterpret_cast<std::uintptr_t>(to) % kWord) % kWord;
+  const std::size_t head = std::min(nbytes, ahead);
+  std::memcpy(to, from, head);
+  std::size_t at = head;
+  for (; at + kWord <= nbytes; at += kWord) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + at),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + at)));
+  }
+  _mm_sfence();  // before whatever tells another thread of it
+  std::memcpy(to + at, from + at, nbytes - at);
+#else
+  std::memcpy(to, from, nbytes);
+#endif
+}
+
+}  // namespace zerohop
