@@ -9,9 +9,9 @@
 #include <cstdint>
 #include <span>
 
+#include "driver/ring_memory.hpp"
 #include "softhca/direct_completions.hpp"
 #include "softhca/direct_sends.hpp"
-#include "softhca/ring_memory.hpp"
 #include "zerohop/ring_way.h"
 
 namespace zerohop::gda {
@@ -38,7 +38,7 @@ class ProxyRing {
  private:
   softhca::DirectSends sends_;
   softhca::DirectCompletions completions_;
-  softhca::RingMemory results_;
+  driver::RingMemory results_;
 };
 
 }  // namespace zerohop::gda

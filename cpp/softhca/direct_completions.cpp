@@ -26,7 +26,8 @@ DirectCompletions::DirectCompletions(std::uint32_t number, std::uint32_t count, 
     : number_(number),
       mask_(count - 1),
       memory_(count * sizeof(mlx5_cqe64), ring, 1),
-      copies_(copier ? std::optional<RingCopies>(std::in_place, std::move(copier)) : std::nullopt),
+      copies_(copier ? std::optional<driver::RingCopies>(std::in_place, std::move(copier))
+                     : std::nullopt),
       record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))) {
   const mlx5_cqe64 invalid = invalid_cqe();
   if (copies_) {

@@ -12,8 +12,8 @@
 #include <memory>
 #include <optional>
 
-#include "softhca/ring_copies.hpp"
-#include "softhca/ring_memory.hpp"
+#include "driver/ring_copies.hpp"
+#include "driver/ring_memory.hpp"
 
 namespace zerohop::softhca {
 
@@ -24,7 +24,7 @@ class DirectCompletions {
   DirectCompletions(std::uint32_t number, std::uint32_t count, std::byte* ring,
                     std::shared_ptr<driver::Copier> copier = nullptr);
 
-  const RingMemory& memory() const noexcept { return memory_; }
+  const driver::RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_cq& out) const noexcept;
 
   // False if the reader has not taken the entry in the next place, or it cannot be written.
@@ -35,8 +35,8 @@ class DirectCompletions {
 
   std::uint32_t number_;
   std::uint32_t mask_;
-  RingMemory memory_;
-  const std::optional<RingCopies> copies_;  // empty: the CPU writes the ring by itself
+  driver::RingMemory memory_;
+  const std::optional<driver::RingCopies> copies_;  // empty: the CPU writes the ring by itself
   std::uint32_t* record_;   // two counters, of entries taken and of arming; big-endian
   std::uint32_t tail_ = 0;  // counts up without bound
 };

@@ -14,7 +14,8 @@ DirectSends::DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byt
     : qp_number_(qp_number),
       mask_(blocks - 1),
       memory_(blocks * kBlockBytes, ring, 2),
-      copies_(copier ? std::optional<RingCopies>(std::in_place, std::move(copier)) : std::nullopt),
+      copies_(copier ? std::optional<driver::RingCopies>(std::in_place, std::move(copier))
+                     : std::nullopt),
       record_(reinterpret_cast<std::uint32_t*>(memory_.page(0))),
       register_(reinterpret_cast<std::uint64_t*>(memory_.page(1))) {}
 

@@ -17,8 +17,8 @@
 #include <memory>
 #include <optional>
 
-#include "softhca/ring_copies.hpp"
-#include "softhca/ring_memory.hpp"
+#include "driver/ring_copies.hpp"
+#include "driver/ring_memory.hpp"
 #include "softhca/wqe.hpp"
 
 namespace zerohop::softhca {
@@ -33,7 +33,7 @@ class DirectSends {
   DirectSends(std::uint32_t qp_number, std::uint32_t blocks, std::byte* ring,
               std::shared_ptr<driver::Copier> copier = nullptr);
 
-  const RingMemory& memory() const noexcept { return memory_; }
+  const driver::RingMemory& memory() const noexcept { return memory_; }
   void describe(mlx5dv_qp& out) const noexcept;
 
   // Whether the register was written since answer(). Any thread may call it.
@@ -56,8 +56,8 @@ class DirectSends {
 
   std::uint32_t qp_number_;
   std::uint32_t mask_;  // of the ring, in blocks
-  RingMemory memory_;
-  const std::optional<RingCopies> copies_;  // empty: the CPU reads the ring by itself
+  driver::RingMemory memory_;
+  const std::optional<driver::RingCopies> copies_;  // empty: the CPU reads the ring by itself
   std::uint32_t* record_;    // two counters, of receives and sends; big-endian, 16 bits of each
   std::uint64_t* register_;  // 0 when it was answered
   std::uint16_t taken_ = 0;  // blocks

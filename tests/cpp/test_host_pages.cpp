@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "driver/ring_memory.hpp"
 #include "eventually.hpp"
 #include "fake_cuda.hpp"
 #include "gpu/host_pages.hpp"
 #include "reported.hpp"
-#include "softhca/ring_memory.hpp"
 
 namespace zerohop::testing {
 namespace {
@@ -70,7 +70,7 @@ TEST_CASE_FIXTURE(Pages, "registers of two queues share a page") {
 
 TEST_CASE_FIXTURE(Pages,
                   "registers that are memory, as an emulated adapter's, are locked as that") {
-  const softhca::RingMemory page(0, nullptr, 1);
+  const driver::RingMemory page(0, nullptr, 1);
   const auto begin = reinterpret_cast<std::uint64_t>(page.page(0));
   HostPages registers({begin, begin + 8}, nullptr, PageUse::registers);
   registers.reach_all(device, soon());

@@ -218,7 +218,7 @@ QueueMemory map_buffer(int fd, std::uint64_t offset, std::uint64_t nbytes) {
 QueueMemory memory_at(Ucontext& context, std::uint64_t address, std::uint64_t nbytes) {
   auto copier = context.peer_memory.copier(address, nbytes);
   if (!copier) return QueueMemory(address);
-  return QueueMemory(address, std::make_shared<softhca::RingCopies>(std::move(copier)));
+  return QueueMemory(address, std::make_shared<driver::RingCopies>(std::move(copier)));
 }
 
 }  // namespace

@@ -8,13 +8,13 @@
 #include <span>
 #include <utility>
 
-#include "softhca/ring_copies.hpp"
+#include "driver/ring_copies.hpp"
 
 namespace zerohop::mlx5sim {
 
 class QueueMemory {
  public:
-  using Copies = std::shared_ptr<const softhca::RingCopies>;  // null: the host's
+  using Copies = std::shared_ptr<const driver::RingCopies>;  // null: the host's
 
   QueueMemory() = default;
   explicit QueueMemory(std::uint64_t address, Copies copies = nullptr) noexcept

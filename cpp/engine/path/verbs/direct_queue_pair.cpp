@@ -102,7 +102,7 @@ void DirectQueuePair::make_by_devx(const Rail& rail, const rdma::QueuePairOption
     if (place == RingPlace::gpu) {
       return rdma::DevxRing{on_gpu_->show(at, nbytes), on_gpu_->at(at), count};
     }
-    pages_.push_back(std::make_unique<softhca::RingMemory>(nbytes, nullptr, 0));
+    pages_.push_back(std::make_unique<driver::RingMemory>(nbytes, nullptr, 0));
     std::byte* const ring = pages_.back()->ring();
     return rdma::DevxRing{{{reinterpret_cast<std::uintptr_t>(ring), nbytes, -1}}, ring, count};
   };
@@ -125,7 +125,7 @@ void DirectQueuePair::make_results(const Rail& rail, RingPlace place, std::size_
   using rdma::MemoryRegion;
   constexpr int kAccess = IBV_ACCESS_LOCAL_WRITE;
   if (place == RingPlace::host) {
-    pages_.push_back(std::make_unique<softhca::RingMemory>(kResultsNbytes, nullptr, 0));
+    pages_.push_back(std::make_unique<driver::RingMemory>(kResultsNbytes, nullptr, 0));
     results_ = reinterpret_cast<std::uintptr_t>(pages_.back()->ring());
     results_region_ = MemoryRegion::create(rail.domain(), pages_.back()->ring(),
                                            pages_.back()->all().size(), kAccess);

@@ -11,13 +11,13 @@
 
 #include "base/deadline.hpp"
 #include "driver/mlx5dv.hpp"
+#include "driver/ring_memory.hpp"
 #include "engine/notify/board.hpp"
 #include "engine/path/verbs/gpu_rings.hpp"
 #include "engine/path/verbs/ring_places.hpp"
 #include "engine/rail.hpp"
 #include "rdma/memory_region.hpp"
 #include "rdma/ring_pair.hpp"
-#include "softhca/ring_memory.hpp"
 
 namespace zerohop::engine {
 
@@ -67,7 +67,7 @@ class DirectQueuePair {
   const std::string places_;
   // The memory outlives the pair.
   std::unique_ptr<GpuRings> on_gpu_;  // null: none
-  std::vector<std::unique_ptr<softhca::RingMemory>>
+  std::vector<std::unique_ptr<driver::RingMemory>>
       pages_;  // of the host, for what is laid out here
   std::unique_ptr<rdma::RingPair> pair_;
   std::uint64_t results_ = 0;

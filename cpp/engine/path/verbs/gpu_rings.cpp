@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "driver/ring_copies.hpp"
 #include "gpu/peermem.hpp"
-#include "softhca/ring_copies.hpp"
 
 namespace zerohop::engine {
 namespace {
@@ -29,12 +29,12 @@ void GpuRings::check(int error, const char* what) const {
 
 std::vector<std::byte> GpuRings::read(const void* from, std::size_t nbytes) const {
   std::vector<std::byte> bytes(nbytes);
-  check(softhca::RingCopies(copier_).read(bytes, static_cast<const std::byte*>(from)), "read");
+  check(driver::RingCopies(copier_).read(bytes, static_cast<const std::byte*>(from)), "read");
   return bytes;
 }
 
 void GpuRings::fill(std::byte* to, std::size_t nbytes, std::span<const std::byte> entry) const {
-  check(softhca::RingCopies(copier_).fill(to, nbytes, entry), "written");
+  check(driver::RingCopies(copier_).fill(to, nbytes, entry), "written");
 }
 
 std::vector<rdma::UmemRange> GpuRings::show(std::size_t offset, std::size_t nbytes) {

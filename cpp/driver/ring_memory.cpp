@@ -1,4 +1,4 @@
-#include "softhca/ring_memory.hpp"
+#include "driver/ring_memory.hpp"
 
 #include <sys/mman.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 #include "base/error.hpp"
 #include "base/scarcity.hpp"
 
-namespace zerohop::softhca {
+namespace zerohop::driver {
 
 RingMemory::RingMemory(std::size_t nbytes, std::byte* ring, std::size_t pages)
     : page_nbytes_(static_cast<std::size_t>(::sysconf(_SC_PAGESIZE))),
@@ -27,4 +27,4 @@ RingMemory::RingMemory(std::size_t nbytes, std::byte* ring, std::size_t pages)
 
 RingMemory::~RingMemory() { ::munmap(pages_ - own_ring_nbytes_, nbytes_); }
 
-}  // namespace zerohop::softhca
+}  // namespace zerohop::driver

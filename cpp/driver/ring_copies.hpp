@@ -7,11 +7,11 @@
 
 #include "driver/copier.hpp"
 
-namespace zerohop::softhca {
+namespace zerohop::driver {
 
 class RingCopies {
  public:
-  explicit RingCopies(std::shared_ptr<driver::Copier> copier) : copier_(std::move(copier)) {}
+  explicit RingCopies(std::shared_ptr<Copier> copier) : copier_(std::move(copier)) {}
 
   // 0, or the device driver's error code. All copies have ended when a call returns.
   int read(std::span<std::byte> to, const std::byte* from) const noexcept;
@@ -25,7 +25,7 @@ class RingCopies {
   template <typename Copy>
   int with_lane(Copy&& copy) const noexcept;
 
-  const std::shared_ptr<driver::Copier> copier_;
+  const std::shared_ptr<Copier> copier_;
 };
 
-}  // namespace zerohop::softhca
+}  // namespace zerohop::driver

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <span>
 
-namespace zerohop::softhca {
+namespace zerohop::driver {
 
 class RingMemory {
  public:
@@ -29,4 +29,4 @@ class RingMemory {
   std::byte* pages_;
 };
 
-}  // namespace zerohop::softhca
+}  // namespace zerohop::driver

@@ -1,11 +1,11 @@
-#include "softhca/ring_copies.hpp"
+#include "driver/ring_copies.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
-namespace zerohop::softhca {
+namespace zerohop::driver {
 namespace {
 
 constexpr std::size_t kLast = sizeof(std::uint64_t);
@@ -16,7 +16,7 @@ std::uint64_t address_of(const std::byte* at) { return reinterpret_cast<std::uin
 
 template <typename Copy>
 int RingCopies::with_lane(Copy&& copy) const noexcept {
-  driver::CopyLane* lane = nullptr;
+  CopyLane* lane = nullptr;
   if (const int error = copier_->take(lane); error != 0) return error;
   const auto wait = [&] {
     const int marked = lane->mark(0);
@@ -29,7 +29,7 @@ int RingCopies::with_lane(Copy&& copy) const noexcept {
 }
 
 int RingCopies::read(std::span<std::byte> to, const std::byte* from) const noexcept {
-  return with_lane([&](driver::CopyLane& lane, const auto& wait) {
+  return with_lane([&](CopyLane& lane, const auto& wait) {
     int error = 0;
     for (std::size_t done = 0; done < to.size() && error == 0; done += lane.chunk_nbytes()) {
       const std::size_t part = std::min(to.size() - done, lane.chunk_nbytes());
@@ -42,7 +42,7 @@ int RingCopies::read(std::span<std::byte> to, const std::byte* from) const noexc
 }
 
 int RingCopies::write(std::byte* to, std::span<const std::byte> entry) const noexcept {
-  return with_lane([&](driver::CopyLane& lane, const auto&) {
+  return with_lane([&](CopyLane& lane, const auto&) {
     const std::size_t before = entry.size() - kLast;
     std::memcpy(lane.chunk(0), entry.data(), entry.size());
     const int error = lane.start_to_device(address_of(to), lane.chunk(0), before);
@@ -53,7 +53,7 @@ int RingCopies::write(std::byte* to, std::span<const std::byte> entry) const noe
 
 int RingCopies::fill(std::byte* to, std::size_t nbytes,
                      std::span<const std::byte> entry) const noexcept {
-  return with_lane([&](driver::CopyLane& lane, const auto&) {
+  return with_lane([&](CopyLane& lane, const auto&) {
     const std::size_t whole = lane.chunk_nbytes() / entry.size() * entry.size();
     for (std::size_t at = 0; at < std::min(whole, nbytes); at += entry.size()) {
       std::memcpy(lane.chunk(0) + at, entry.data(), entry.size());
@@ -67,4 +67,4 @@ int RingCopies::fill(std::byte* to, std::size_t nbytes,
   });
 }
 
-}  // namespace zerohop::softhca
+}  // namespace zerohop::driver
