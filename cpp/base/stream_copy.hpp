@@ -1,5 +1,5 @@
-// Copies past the caches. What is larger than they are would leave them before it is read, and a
-// plain store reads its line from memory first.
+// Copies past the caches, for data that is larger than they are: it would be evicted before anyone
+// reads it, and a plain store first loads its line.
 #pragma once
 
 #include <algorithm>

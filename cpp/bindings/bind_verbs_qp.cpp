@@ -163,12 +163,19 @@ void bind_states(QueuePairClass& cls) {
   cls.def("init", &QueuePair::to_init, py::arg("access") = py::none(), WithoutGil(),
           "RESET to INIT; access: the remote operations that peers may do, as Access flags; by "
           "default all that the device supports.")
-      .def("rtr", &QueuePair::to_ready_to_receive, py::arg("remote"), WithoutGil(),
-           "INIT to RTR: receive from the queue pair at the remote address.")
+      .def(
+          "rtr",
+          [](QueuePair& self, const rdma::QueuePairAddress& remote) {
+            self.to_ready_to_receive(remote);
+          },
+          py::arg("remote"), WithoutGil(),
+          "INIT to RTR: receive from the queue pair at the remote address.")
       .def("rts", &QueuePair::to_ready_to_send, py::arg("remote"), WithoutGil(),
            "RTR to RTS: send to it as well.")
-      .def("connect", &QueuePair::connect, py::arg("remote"), WithoutGil(),
-           "RESET to RTS through init, rtr and rts.")
+      .def(
+          "connect",
+          [](QueuePair& self, const rdma::QueuePairAddress& remote) { self.connect(remote); },
+          py::arg("remote"), WithoutGil(), "RESET to RTS through init, rtr and rts.")
       .def("error", &QueuePair::to_error, WithoutGil(),
            "To ERR: posted requests end with IBV_WC_WR_FLUSH_ERR.")
       .def("reset", &QueuePair::to_reset, WithoutGil(),

@@ -101,7 +101,7 @@ bool Plan::broadcast(py::handle array, const HostArray* flat) {
   if (terms_.rank != static_cast<Rank>(terms_.root) && !flat->writable()) return false;
   set_dtype(flat->dtype());
   call.nbytes = flat->nbytes();
-  move(flat->nbytes());
+  note_block(flat->nbytes());
   add_blocks(terms_.ins, array, *flat, 1);
   return true;
 }
@@ -112,7 +112,7 @@ bool Plan::with_root(bool gathers, py::handle target, py::handle source, const H
   const auto root = static_cast<Rank>(terms_.root);
   if (!one || (!gathers && !one->writable())) return false;
   set_dtype(one->dtype());
-  move(one->nbytes());
+  note_block(one->nbytes());
   add_blocks(gathers ? terms_.ins : terms_.outs, gathers ? source : target, *one, 1);
   if (terms_.rank != root) return true;
   if (!many || many->dtype() != one->dtype() || (gathers && !many->writable())) return false;
@@ -134,7 +134,7 @@ bool Plan::among_all(bool gathers, py::handle target, py::handle source, const H
   const bool in_place = gathers && targets->begin() + terms_.rank * *theirs == sources->begin();
   if (!in_place && !apart(*targets, *sources)) return false;
   set_dtype(sources->dtype());
-  move(*theirs);
+  note_block(*theirs);
   if (gathers) call.nbytes = targets->nbytes();
   add_blocks(terms_.outs, target, *targets, terms_.size);
   add_blocks(terms_.ins, source, *sources, gathers ? 1 : terms_.size);
@@ -206,13 +206,13 @@ bool Plan::make_pair(const engine::Endpoint& endpoint, const Place& place, std::
   terms_.from = from;
   if (to) {
     if (!source_.take(endpoint, source)) return false;
-    move(source_.nbytes());
+    note_block(source_.nbytes());
     labels.send.dtype = name(source_.dtype());
     add_blocks(terms_.ins, source, source_, 1);
   }
   if (from) {
     if (!target_.take(endpoint, target) || !target_.writable()) return false;
-    move(target_.nbytes());
+    note_block(target_.nbytes());
     if (to && !apart(target_, source_)) return false;
     labels.receive.dtype = name(target_.dtype());
     add_blocks(terms_.outs, target, target_, 1);

@@ -61,7 +61,7 @@ class Plan {
   bool among_all(bool gathers, py::handle target, py::handle source, const HostArray* targets,
                  const HostArray* sources);
   bool reduction(py::handle target, py::handle source, const HostArray* to, const HostArray* from);
-  void move(std::uint64_t nbytes) noexcept { large |= nbytes > engine::collective::kEager; }
+  void note_block(std::uint64_t nbytes) noexcept { large |= nbytes > engine::collective::kEager; }
   engine::collective::DTypeName name(const DType& dtype);
   void set_dtype(const DType& dtype);
   // Its number among the arrays.

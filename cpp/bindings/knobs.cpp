@@ -33,6 +33,7 @@ constexpr std::array kKnobs{
          [](auto& o, int v) {
            o.port.roce = v == 1 ? rdma::GidKind::roce_v1 : rdma::GidKind::roce_v2;
          }},
+    Knob{"rdma_cm", [](auto& o, int v) { o.rdma_cm = v != 0; }},
     Knob{"mtu", [](auto& o, int v) { o.queue_pair.mtu = to_mtu(v); }},
     Knob{"pkey_index", set_queue_pair<&rdma::QueuePairOptions::pkey_index>},
     Knob{"service_level", set_queue_pair<&rdma::QueuePairOptions::service_level>},

@@ -7,8 +7,7 @@
 namespace zerohop::driver {
 
 RdmaCmLibrary load_rdmacm(const char* soname) {
-  const std::string refusal =
-      "queue pairs of iWARP devices cannot be connected because " + std::string(soname);
+  const std::string refusal = "rdma_cm cannot connect queue pairs because " + std::string(soname);
   const DynamicLibrary library(soname);
   if (!library) {
     return {nullptr, refusal + " cannot be loaded (" + library.reason() +

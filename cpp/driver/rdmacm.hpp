@@ -1,5 +1,5 @@
 // The functions of librdmacm that zerohop calls, loaded by dlopen as those of libibverbs
-// (driver/verbs.hpp). They connect the queue pairs of iWARP devices.
+// (driver/verbs.hpp). They connect the queue pairs of iWARP devices, and of others on request.
 #pragma once
 
 #include <rdma/rdma_cma.h>
@@ -23,6 +23,9 @@ namespace zerohop::driver {
   X(listen, rdma_listen, "RDMACM_1.0")                               \
   X(accept, rdma_accept, "RDMACM_1.0")                               \
   X(reject, rdma_reject, "RDMACM_1.0")                               \
+  X(init_qp_attr, rdma_init_qp_attr, "RDMACM_1.2")                   \
+  X(establish, rdma_establish, "RDMACM_1.2")                         \
+  X(set_option, rdma_set_option, "RDMACM_1.0")                       \
   X(get_src_port, rdma_get_src_port, "RDMACM_1.0")                   \
   X(get_cm_event, rdma_get_cm_event, "RDMACM_1.0")                   \
   X(ack_cm_event, rdma_ack_cm_event, "RDMACM_1.0")

@@ -28,13 +28,15 @@ using RailKeys = std::array<std::uint32_t, kMaxRails>;  // lkeys or rkeys; 0: no
 
 class Rail {
  public:
-  // reason: why this device, half a sentence. manager: of an iWARP device, which needs one.
+  // reason: why this device, half a sentence. manager: of an iWARP device, which needs one, or as
+  // the knob rdma_cm wants it.
   Rail(RailIndex index, std::shared_ptr<rdma::ProtectionDomain> domain, std::string reason,
        std::shared_ptr<rdma::ConnectionManager> manager = nullptr)
       : index_(index),
         name_(domain->device().name()),
         software_(domain->verbs().reg_copied_mr != nullptr),
         has_atomics_(domain->device().has_atomics()),
+        iwarp_(domain->device().is_iwarp()),
         reason_(std::move(reason)),
         managed_(manager != nullptr),
         manager_(std::move(manager)),
@@ -53,8 +55,9 @@ class Rail {
     if (domain_) return domain_;
     throw Error("this Endpoint is closed: make a new one");
   }
-  // A connection manager connects the queue pairs: it is an iWARP device. Otherwise their addresses
-  // alone connect them.
+  // No immediate data, and a completed request says only that TCP has it.
+  bool is_iwarp() const noexcept { return iwarp_; }
+  // A connection manager connects the queue pairs. Otherwise their addresses alone connect them.
   bool managed() const noexcept { return managed_; }
   // Null: it has none, or was let go of.
   std::shared_ptr<rdma::ConnectionManager> manager() const {
@@ -87,6 +90,7 @@ class Rail {
   const std::string name_;
   const bool software_;
   const bool has_atomics_;
+  const bool iwarp_;
   const std::string reason_;
   const bool managed_;
   mutable Mutex<Rank::rails> mutex_;  // guards the next two

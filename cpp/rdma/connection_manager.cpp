@@ -54,24 +54,39 @@ void ConnectionManager::DestroyId::operator()(rdma_cm_id* id) const noexcept {
 }
 
 std::shared_ptr<ConnectionManager> ConnectionManager::create(
-    const Device& device, std::shared_ptr<const driver::RdmaCm> functions) {
-  std::shared_ptr<ConnectionManager> manager(new ConnectionManager(device, std::move(functions)));
+    const Device& device, std::shared_ptr<const driver::RdmaCm> functions,
+    std::uint8_t traffic_class) {
+  std::shared_ptr<ConnectionManager> manager(
+      new ConnectionManager(device, std::move(functions), traffic_class));
   manager->listen();
   return manager;
 }
 
-std::shared_ptr<ConnectionManager> connection_manager(const Device& device) {
-  if (!device.is_iwarp()) return nullptr;
+std::shared_ptr<ConnectionManager> connection_manager(const Device& device, bool wanted,
+                                                      std::uint8_t traffic_class) {
+  if (!device.is_iwarp() && !wanted) return nullptr;
+  const GidKind kind = device.gid().kind;
+  const bool is_software = device.verbs().reg_copied_mr != nullptr;
+  if (is_software || (kind != GidKind::iwarp && kind != GidKind::roce_v2)) {
+    throw VerbsError("rdma_cm connects no queue pairs of " + device.name() +
+                         (is_software ? ", the software HCA"
+                                      : ", whose GID is no IP address (" +
+                                            std::string(gid_kind_name(kind)) + ")") +
+                         ": leave rdma_cm out, or use a RoCE v2 or an iWARP device",
+                     EOPNOTSUPP);
+  }
   const driver::RdmaCmLibrary& library = driver::librdmacm();
   if (!library.functions) throw VerbsError(library.reason, ENOENT);
-  return ConnectionManager::create(device, library.functions);
+  return ConnectionManager::create(device, library.functions, traffic_class);
 }
 
 ConnectionManager::ConnectionManager(const Device& device,
-                                     std::shared_ptr<const driver::RdmaCm> functions)
+                                     std::shared_ptr<const driver::RdmaCm> functions,
+                                     std::uint8_t traffic_class)
     : functions_(std::move(functions)),
       device_name_(device.name()),
       gid_(device.gid()),
+      traffic_class_(traffic_class),
       channel_(driver::check_null(functions_->create_event_channel(),
                                   "rdma_create_event_channel (it needs the module rdma_ucm and "
                                   "/dev/infiniband/rdma_cm)"),
@@ -117,6 +132,12 @@ std::shared_ptr<Connection> ConnectionManager::dial(const QueuePairAddress& loca
                                .to_number = remote.number,
                                .to_psn = remote.psn};
   connection->agreed_ = agree(local, remote);
+  if (traffic_class_ != 0) {
+    driver::check_minus_one(
+        functions_->set_option(connection->id_.get(), RDMA_OPTION_ID, RDMA_OPTION_ID_TOS,
+                               &traffic_class_, sizeof traffic_class_),
+        "rdma_set_option of the traffic class on " + device_name_);
+  }
   sockaddr_storage from{};
   sockaddr_storage to{};
   to_socket_address(gid_, 0, from);
@@ -174,6 +195,7 @@ std::optional<ConnectionEvent> ConnectionManager::read(const rdma_cm_event& even
                              .connection = held,
                              .text = errno_message("rdma_resolve_route failed", errno)};
     case RDMA_CM_EVENT_ROUTE_RESOLVED: return ConnectionEvent{Kind::routed, held};
+    case RDMA_CM_EVENT_CONNECT_RESPONSE:  // where the kernel does not know the queue pair
     case RDMA_CM_EVENT_ESTABLISHED: return ConnectionEvent{Kind::established, held};
     case RDMA_CM_EVENT_DISCONNECTED: return ConnectionEvent{Kind::closed, held};
     case RDMA_CM_EVENT_ADDR_CHANGE:
@@ -210,6 +232,21 @@ void Connection::accept(const QueuePairAddress& local, const QueuePairAddress& r
   rdma_conn_param granted = parameters(local.number, agree(local, remote));
   driver::check_minus_one(manager_->functions_->accept(id_.get(), &granted),
                           "rdma_accept on " + manager_->device_name_);
+}
+
+std::optional<Path> Connection::path() const {
+  if (manager_->gid_.kind == GidKind::iwarp) return std::nullopt;
+  ibv_qp_attr found{};
+  found.qp_state = IBV_QPS_RTR;
+  int which = 0;
+  driver::check_minus_one(manager_->functions_->init_qp_attr(id_.get(), &found, &which),
+                          "rdma_init_qp_attr on " + manager_->device_name_);
+  return Path{.attributes = found.ah_attr, .mtu = static_cast<std::uint8_t>(found.path_mtu)};
+}
+
+void Connection::establish() {
+  driver::check_minus_one(manager_->functions_->establish(id_.get()),
+                          "rdma_establish on " + manager_->device_name_);
 }
 
 void Connection::reject() noexcept {

@@ -1,9 +1,12 @@
-// Connects the queue pairs of an iWARP device by librdmacm: the TCP connection under each is the
-// kernel's own affair, so their numbers and addresses alone do not connect them.
+// Connects queue pairs by librdmacm: those of an iWARP device, whose TCP connections are the
+// kernel's own affair, and those of a RoCE device on request (the knob rdma_cm). There the kernel
+// finds the path, as its routes and its table of priorities say, and we move the queue pairs
+// (rdma_cm(7), "Client Operation" without a queue pair of its own).
 //
 // The end that dials sends its Introduction along; the other end accepts if the two queue pairs
 // know each other from the control connection. The dialling end must send the first message on the
-// queue pair, and the other end none before that (RFC 5044, 7.1).
+// queue pair, and the other end none before that (RFC 5044, 7.1).  On RoCE, too: its queue pair is
+// ready last.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +37,7 @@ struct ConnectionEvent {
   enum class Kind {
     requested,    // by a peer: accept() or reject() it
     routed,       // connect() comes next
-    established,  // messages can be posted
+    established,  // messages can be posted, after establish() if there is a path()
     failed,       // it will not be established: `text` says why
     closed,       // by either end, or with its queue pair
   };
@@ -47,9 +50,11 @@ struct ConnectionEvent {
 // One for each such device of an Endpoint: listens, and delivers the events of all connections.
 class ConnectionManager : public std::enable_shared_from_this<ConnectionManager> {
  public:
-  // Listens on the address of the device, at a port that the system chooses. Throws VerbsError.
+  // Listens on the address of the device, at a port that the system chooses. traffic_class: of
+  // connections that it dials, 0: the system's. Throws VerbsError.
   static std::shared_ptr<ConnectionManager> create(const Device& device,
-                                                   std::shared_ptr<const driver::RdmaCm> functions);
+                                                   std::shared_ptr<const driver::RdmaCm> functions,
+                                                   std::uint8_t traffic_class = 0);
   ~ConnectionManager();
   ConnectionManager(const ConnectionManager&) = delete;
   ConnectionManager& operator=(const ConnectionManager&) = delete;
@@ -78,7 +83,8 @@ class ConnectionManager : public std::enable_shared_from_this<ConnectionManager>
   using Channel = std::unique_ptr<rdma_event_channel, DestroyChannel>;
   using Id = std::unique_ptr<rdma_cm_id, DestroyId>;
 
-  ConnectionManager(const Device& device, std::shared_ptr<const driver::RdmaCm> functions);
+  ConnectionManager(const Device& device, std::shared_ptr<const driver::RdmaCm> functions,
+                    std::uint8_t traffic_class);
   void listen();
   Id create_id();
   std::optional<ConnectionEvent> read(const rdma_cm_event& event,
@@ -87,6 +93,7 @@ class ConnectionManager : public std::enable_shared_from_this<ConnectionManager>
   const std::shared_ptr<const driver::RdmaCm> functions_;
   const std::string device_name_;
   const Gid gid_;
+  std::uint8_t traffic_class_;
   Channel channel_;
   Id listener_;
   std::uint16_t port_ = 0;
@@ -101,6 +108,11 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Of a requested one, for the queue pair that it names. Throws VerbsError.
   void accept(const QueuePairAddress& local, const QueuePairAddress& remote);
   void reject() noexcept;
+  // How the queue pair gets to the peer, requested or answered: connect it so before accept() or
+  // establish(). nullopt: the kernel connects it (iWARP). Throws VerbsError.
+  std::optional<Path> path() const;
+  // Tells the peer that the queue pair, which dialled, is connected. Throws VerbsError.
+  void establish();
 
   std::uint32_t number() const noexcept { return introduction_.from_number; }  // dialled: its own
 
@@ -115,7 +127,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   Agreement agreed_{};
 };
 
-// For a device that needs one; null for others. Throws VerbsError.
-std::shared_ptr<ConnectionManager> connection_manager(const Device& device);
+// For an iWARP device, or if `wanted`; else null. Throws VerbsError.
+std::shared_ptr<ConnectionManager> connection_manager(const Device& device, bool wanted = false,
+                                                      std::uint8_t traffic_class = 0);
 
 }  // namespace zerohop::rdma

@@ -61,6 +61,11 @@ Agreement agree(const QueuePairAddress& local, const QueuePairAddress& remote) n
 QueuePairAddress address_of(const Device& device, const QueuePairOptions& options,
                             std::uint32_t number, std::uint32_t psn);
 std::uint32_t random_psn();
+// As rdma_cm finds it.
+struct Path {
+  ibv_ah_attr attributes{};
+  std::uint8_t mtu = IBV_MTU_4096;  // ibv_mtu, at most
+};
 // The path to the remote side. RoCE and the software HCA route by GID, and so does InfiniBand to a
 // port of another subnet or without a LID, or if the port requires it.
 ibv_ah_attr path_to(const Device& device, const QueuePairOptions& options,
@@ -79,11 +84,14 @@ class QueuePair {
   // One function per transition. Each throws VerbsError if the state or an attribute is refused.
   // remote_access: IBV_ACCESS_REMOTE_* bits; by default all that the device supports.
   void to_init(std::optional<int> remote_access = std::nullopt);
-  void to_ready_to_receive(const QueuePairAddress& remote);
+  // path: instead of path_to().
+  void to_ready_to_receive(const QueuePairAddress& remote,
+                           const std::optional<Path>& path = std::nullopt);
   void to_ready_to_send(const QueuePairAddress& remote);
   void to_error();
   void to_reset();
-  void connect(const QueuePairAddress& remote);  // INIT -> RTR -> RTS; not on an iWARP device
+  // INIT -> RTR -> RTS; not on an iWARP device.
+  void connect(const QueuePairAddress& remote, const std::optional<Path>& path = std::nullopt);
 
   QueuePairAddress address() const;  // fixed at creation; its psn is random
   std::uint32_t number() const noexcept { return handle_->qp_num; }

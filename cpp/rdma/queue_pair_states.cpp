@@ -55,16 +55,17 @@ void QueuePair::to_init(std::optional<int> remote_access) {
   modify(*this, attributes, IBV_QP_STATE | of_port | IBV_QP_ACCESS_FLAGS);
 }
 
-void QueuePair::to_ready_to_receive(const QueuePairAddress& remote) {
+void QueuePair::to_ready_to_receive(const QueuePairAddress& remote,
+                                    const std::optional<Path>& path) {
   const Agreement agreed = agree(address(), remote);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_RTR;
-  attributes.path_mtu = static_cast<ibv_mtu>(agreed.mtu);
+  attributes.path_mtu = static_cast<ibv_mtu>(path ? std::min(agreed.mtu, path->mtu) : agreed.mtu);
   attributes.dest_qp_num = remote.number;
   attributes.rq_psn = remote.psn;
   attributes.max_dest_rd_atomic = agreed.reads_in;
   attributes.min_rnr_timer = options_.rnr_timer;
-  attributes.ah_attr = path_to(device(), options_, remote);
+  attributes.ah_attr = path ? path->attributes : path_to(device(), options_, remote);
   modify(*this, attributes,
          IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
              IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
@@ -95,7 +96,7 @@ void QueuePair::to_reset() {
   modify(*this, attributes, IBV_QP_STATE);
 }
 
-void QueuePair::connect(const QueuePairAddress& remote) {
+void QueuePair::connect(const QueuePairAddress& remote, const std::optional<Path>& path) {
   if (device().is_iwarp()) {
     throw VerbsError("queue pairs of " + device().name() +
                          ", an iWARP device, are connected by rdma_cm, as an Endpoint does: use "
@@ -103,7 +104,7 @@ void QueuePair::connect(const QueuePairAddress& remote) {
                      EOPNOTSUPP);
   }
   to_init();
-  to_ready_to_receive(remote);
+  to_ready_to_receive(remote, path);
   to_ready_to_send(remote);
 }
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import zerohop as zh
 from support.collective_calls import KINDS, Given
 from support.elsewhere import put_elsewhere
 from support.patience import patient
@@ -77,3 +78,17 @@ def test_slices_need_no_registration(rank_threads, monkeypatch, p2p):
     monkeypatch.setenv("ZEROHOP_P2P", str(p2p))
     for count in rank_threads(registrations, 3):
         assert (count == 0) == bool(p2p)
+
+
+def sends_to_one_in_a_hurry(world):
+    block = np.zeros(BEYOND_CACHES, np.uint8)
+    if world.rank == 0:
+        with pytest.raises(zh.Error):
+            world.send_recv(to=1, array=block)
+    else:
+        with pytest.raises(zh.TransferTimeout):
+            world.send_recv(from_=0, out=block, timeout=1e-4)
+
+
+def test_the_receivers_timeout_holds_while_slices_come(rank_threads):
+    rank_threads(sends_to_one_in_a_hurry, 2)

@@ -1,4 +1,4 @@
-// How queue pairs of iWARP devices are connected, on stand-ins of libibverbs and librdmacm.
+// How rdma_cm connects queue pairs, on stand-ins of libibverbs and librdmacm.
 #include <doctest/doctest.h>
 #include <sys/eventfd.h>
 
@@ -37,6 +37,7 @@ struct FakeRdmaCm {
   int ids = 0;
   int ports_in_use = 0;
   int resolve_error = 0;
+  std::uint8_t traffic_class = 0;
 
   static inline FakeRdmaCm* current = nullptr;
   FakeRdmaCm() { current = this; }
@@ -119,6 +120,18 @@ std::shared_ptr<const driver::RdmaCm> FakeRdmaCm::table() {
   made->accept = [](rdma_cm_id*, rdma_conn_param* granted) {
     fake().wanted = *granted;
     return fake().note("accept");
+  };
+  made->init_qp_attr = [](rdma_cm_id*, ibv_qp_attr* found, int*) {
+    CHECK(found->qp_state == IBV_QPS_RTR);
+    found->ah_attr.grh.traffic_class = fake().traffic_class;
+    found->path_mtu = IBV_MTU_1024;
+    return fake().note("init_qp_attr");
+  };
+  made->establish = [](rdma_cm_id*) { return fake().note("establish"); };
+  made->set_option = [](rdma_cm_id*, int level, int option, void* value, std::size_t nbytes) {
+    CHECK((level == RDMA_OPTION_ID && option == RDMA_OPTION_ID_TOS && nbytes == 1));
+    std::memcpy(&fake().traffic_class, value, nbytes);
+    return 0;
   };
   made->reject = [](rdma_cm_id*, const void*, std::uint8_t) { return fake().note("reject"); };
   made->get_src_port = [](rdma_cm_id*) { return ::htons(4791); };
@@ -261,6 +274,43 @@ TEST_CASE_FIXTURE(Siw, "an event is acknowledged before its connection ends") {
   connection.reset();
   event.reset();  // destroy_id() checks it
   CHECK(cm.ids == 1);
+}
+
+// Its GID is an IPv4 address.
+struct Roce : Siw {
+  Roce() {
+    verbs.gid_table[0].gid_type = IBV_GID_TYPE_ROCE_V2;
+    verbs.gid_table[0].gid.raw[10] = verbs.gid_table[0].gid.raw[11] = 0xff;
+    verbs.port.link_layer = IBV_LINK_LAYER_ETHERNET;
+    verbs.adapters.clear();
+    add("siw0").transport = IBV_TRANSPORT_IB;
+  }
+};
+
+TEST_CASE_FIXTURE(Roce, "on RoCE the kernel finds the path, and we connect the queue pair") {
+  const auto manager = rdma::ConnectionManager::create(*open(), cm.table(), 0x68);
+  const auto connection = manager->dial(local, remote);
+  CHECK(cm.traffic_class == 0x68);
+  cm.raise(RDMA_CM_EVENT_CONNECT_RESPONSE, cm.last);
+  CHECK(manager->next_event()->kind == Kind::established);
+  const auto path = connection->path();
+  REQUIRE(path);
+  CHECK(path->attributes.grh.traffic_class == 0x68);
+  CHECK(path->mtu == IBV_MTU_1024);
+  connection->establish();
+  CHECK(cm.calls.back() == "establish");
+}
+
+TEST_CASE_FIXTURE(Siw, "on iWARP the kernel connects the queue pair") {
+  CHECK(!manager()->dial(local, remote)->path());
+}
+
+TEST_CASE_FIXTURE(Roce, "rdma_cm is refused where a device has no IP address") {
+  CHECK(rdma::connection_manager(*open(), false) == nullptr);
+  verbs.gid_table[0].gid_type = IBV_GID_TYPE_ROCE_V1;
+  const auto device = rdma::Device::open(verbs.table(), "siw0", {.roce = rdma::GidKind::roce_v1});
+  CHECK_THROWS_WITH_AS(rdma::connection_manager(*device, true),
+                       doctest::Contains("leave rdma_cm out, or use a RoCE v2"), VerbsError);
 }
 
 }  // namespace

@@ -102,7 +102,8 @@ Deadline Exchange::until() const {
 Exchange::Stop Exchange::run_moves() {
   to_take_ = partners_;  // another call may have consumed their notifications
   for (;;) {
-    if (said_ < to_say_.size() && (to_take_.empty() || fits(to_say_[said_]))) {
+    const bool has_said_all = said_ == to_say_.size();
+    if (!has_said_all && fits(to_say_[said_])) {
       if (Stop stop = say_next()) return stop;
     } else if (!to_take_.empty()) {
       Line& line = *to_take_.back();
@@ -110,6 +111,8 @@ Exchange::Stop Exchange::run_moves() {
       std::erase(to_take_, &line);
     } else if (has_work()) {
       if (Stop stop = work()) return stop;
+    } else if (!has_said_all) {
+      if (Stop stop = say_next()) return stop;  // waits for room
     } else if (missing_ == 0) {
       return finish();
     } else if (!hear()) {
@@ -146,7 +149,7 @@ Exchange::Stop Exchange::say_next() {
   if (!line.met()) return Outcome{.news = News::unmet, .rank = line.rank()};
   std::vector<std::byte> where;
   if (next.what == What::ready && !comes_in_slices(line, *next.move)) {
-    if (!provide(own(*next.move))) {
+    if (!provide(own_receive(*next.move))) {
       return Outcome{.news = News::unregistered, .rank = line.rank(), .move = next.move};
     }
     where = next.move->memory->remote().to_bytes();
@@ -273,12 +276,13 @@ Exchange::Stop Exchange::on(Line& line, Message& message) {
       if (move.small()) say(What::ready, move);  // for a larger one the sender knows already
       return std::nullopt;
     case What::ask:
-      own(move).asked = true;
+      own_receive(move).asked = true;
       say(What::ready, move);
       return std::nullopt;
     case What::done: break;
     case What::data:
-      if (!move.small() && move.bytes != nullptr) return slice_arrived(line, own(move), message);
+      if (!move.small() && move.bytes != nullptr)
+        return slice_arrived(line, own_receive(move), message);
       if (length != move.nbytes) {
         outcome.news = News::length;
         return outcome;
@@ -322,7 +326,7 @@ void Exchange::leave_inboxes() {
 
 // A message that stays is the last one of this call over its line: later ones are behind it.
 void Exchange::store(Line& line, const Move& move, const Message& message) {
-  Move& mine = own(move);
+  Move& mine = own_receive(move);
   const bool is_last = line.outgoing.empty() && line.incoming.all().size() == 1;
   if (move.may_stay && message.in_inbox && is_last) {
     mine.arrived = message.payload.data();

@@ -48,8 +48,8 @@ class Exchange {
 
   enum class News {
     complete,      // everything has arrived, and sent memory may change
-    quiet,         // nothing arrived in time, a rank has hung up, or a call of many steps takes
-                   // longer
+    quiet,         // nothing arrived in time, a rank has hung up, or a call of many steps or of
+                   // large blocks takes longer
     full,          // that rank has not consumed anything in time
     unmet,         // the caller must look up that rank's inbox
     under_way,     // a transfer to that rank has not finished in time
@@ -95,8 +95,8 @@ class Exchange {
   Stop begin_step();
   void begin_moves();
   bool provide(Move& move) const;
-  Move& own(const Move& receive) noexcept { return receives_[&receive - receives_.data()]; }
-  Move& own_send(const Move& send) noexcept { return sends_[&send - sends_.data()]; }
+  Move& own_receive(const Move& move) noexcept { return receives_[&move - receives_.data()]; }
+  Move& own_send(const Move& move) noexcept { return sends_[&move - sends_.data()]; }
   void add_partners(const std::vector<Move>& moves);
   static bool fits(const Saying& saying) noexcept;
   Deadline until() const;

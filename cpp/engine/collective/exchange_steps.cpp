@@ -22,7 +22,6 @@ Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
   last_ = last;
   pause_.reset();
   if (!schedule_) return run_moves().value_or(Outcome{});
-  std::optional<Deadline> pause;
   for (;;) {
     if (in_step_) {
       if (Stop stop = run_moves()) return std::move(*stop);
@@ -36,9 +35,7 @@ Exchange::Outcome Exchange::run(Deadline::Seconds slice, const Deadline& last) {
     }
     if (Stop stop = begin_step()) return std::move(*stop);
     if (steps_ == 1) continue;
-    // A call of many steps stops now and then for signals, and its timeout.
-    if (!pause) pause = Deadline::after(slice);
-    if (pause->passed()) return {.news = News::quiet};
+    if (Stop stop = pause()) return std::move(*stop);
   }
 }
 
@@ -57,7 +54,8 @@ Exchange::Stop Exchange::begin_step() {
   for (auto* const moves : {&step_.sends, &step_.receives}) {
     const Label& common = moves == &step_.sends ? labels_.send : labels_.receive;
     for (Move& move : *moves) {
-      if (!move.eager() && !lines_->at(move.rank).near() && !provide(move)) {
+      const Line& line = lines_->at(move.rank);
+      if (!move.eager() && line.met() && !line.near() && !provide(move)) {
         return Outcome{.news = News::unregistered, .rank = move.rank, .move = &move};
       }
       const std::uint64_t nbytes = move.label.nbytes;

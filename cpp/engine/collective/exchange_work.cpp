@@ -14,9 +14,9 @@ namespace {
 // them, of 4 MiB as long either way; broadcast of 16 MiB 0.8 and 0.5 ms.
 constexpr std::uint64_t kBeyondCaches = std::uint64_t{32} << 20;
 
-// Blocks of so many bytes are written to their target by a rank that also gets some: each rank
-// copies one, once. With smaller ones, or where the receiver has nothing else to do, slices take
-// less time: they need no registration, and the ranks share the work.
+// The receiver wants blocks of so many bytes to be written to their target, so that each rank
+// copies once. It wants slices of smaller ones, and where it has nothing else to do, sends none and
+// gets one: they need no registration, and the two ranks share the work.
 constexpr std::uint64_t kWritten = std::uint64_t{8} << 20;
 constexpr std::uint64_t kWrittenAtOnce = std::uint64_t{512} << 10;  // bytes written at a time
 
@@ -30,7 +30,11 @@ bool Exchange::is_beyond_caches() const noexcept {
 }
 
 void Exchange::copy_slice(std::byte* to, const std::byte* from, std::uint64_t nbytes) noexcept {
-  beyond_caches_ ? stream_copy(to, from, nbytes) : void(std::memcpy(to, from, nbytes));
+  if (beyond_caches_) {
+    stream_copy(to, from, nbytes);
+  } else {
+    std::memcpy(to, from, nbytes);
+  }
 }
 
 // Not what a reduction combines: it has registered memory for it.
@@ -73,7 +77,7 @@ Exchange::Stop Exchange::slice_arrived(Line& line, Move& move, const Message& me
   return std::nullopt;
 }
 
-// A long call stops now and then for signals, and its timeout, however well it goes.
+// A long call stops now and then for signals and its timeout, however well it goes.
 Exchange::Stop Exchange::pause() {
   if (!pause_) pause_ = Deadline::after(slice_);
   if (pause_->passed()) return Outcome{.news = News::quiet};
@@ -86,26 +90,29 @@ bool Exchange::has_work() const noexcept {
     return lines_->at(move->rank).fits(move->next_slice());
   };
   return !to_write_.empty() || meanwhile_ < step_.meanwhile.size() ||
-         std::ranges::any_of(sliced_, has_room);
+         (said_ == to_say_.size() && std::ranges::any_of(sliced_, has_room));
 }
 
 // A part of each block. A part that a rank sends to others and copies for itself is read from
 // memory once.
 Exchange::Stop Exchange::work() {
-  say_slices();
-  copy_next(to_write_.empty() ? kEager : kWrittenAtOnce);
+  if (said_ == to_say_.size()) say_slices();
   if (Stop stop = write_next()) return stop;
+  copy_next(to_write_.empty() ? kEager : kWrittenAtOnce);
   lines_->peek(to_take_);
   return pause();
 }
 
+// All has been said: no slice is queued twice. One for each line at most, where there is room for
+// it.
 void Exchange::say_slices() {
-  if (said_ == to_say_.size()) {
-    to_say_.clear();
-    said_ = 0;
-  }
+  to_say_.clear();
+  said_ = 0;
   for (const Move* move : sliced_) {
-    if (lines_->at(move->rank).fits(move->next_slice())) say(What::data, *move);
+    const Line* const line = &lines_->at(move->rank);
+    const bool is_free =
+        std::ranges::none_of(to_say_, [&](const Saying& saying) { return saying.line == line; });
+    if (is_free && line->fits(move->next_slice())) say(What::data, *move);
   }
 }
 
@@ -143,7 +150,7 @@ void Exchange::copy_next(std::uint64_t most) noexcept {
   const std::byte* const from = schedule_->at(source);
   const std::uint64_t left = target.nbytes - copied_bytes_;
   const std::uint64_t nbytes = to == from ? left : std::min(most, left);
-  if (to != from) copy_slice(to + copied_bytes_, from + copied_bytes_, nbytes);
+  if (to != from && nbytes > 0) copy_slice(to + copied_bytes_, from + copied_bytes_, nbytes);
   copied_bytes_ += nbytes;
   if (copied_bytes_ < target.nbytes) return;
   ++meanwhile_;

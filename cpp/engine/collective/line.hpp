@@ -63,7 +63,6 @@ class Line {
   void meet(RemoteMemory inbox, bool checked, bool near);
   bool met() const noexcept { return message_there_.has_value(); }
   bool checked() const noexcept { return checked_; }
-  // Whether messages are copied to the other inbox at once.
   bool near() const noexcept { return near_; }
 
   // --- values from the slots ---

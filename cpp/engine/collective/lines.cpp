@@ -81,18 +81,17 @@ bool Lines::listen(const Deadline& deadline, std::vector<Line*>& found) {
   return true;
 }
 
-bool Lines::peek(std::vector<Line*>& found) {
-  if (slots_.each == 0) return false;
-  found.reserve(found.size() + 2 * slots_.each);
-  bool any = false;
+void Lines::peek(std::vector<Line*>& found) {
+  const std::size_t most = 2 * slots_.each;
+  found.reserve(found.size() + most);
   try {
-    while (const auto note = endpoint_->find_notify(slots_.messages, 2 * slots_.each, true)) {
+    for (std::size_t taken = 0; taken < most; ++taken) {
+      const auto note = endpoint_->find_notify(slots_.messages, most, true);
+      if (!note) return;
       if (Line* const line = hear(*note)) found.push_back(line);
-      any = true;
     }
   } catch (const PeerLost&) {  // the last peer that could notify anything
   }
-  return any;
 }
 
 // The line with new messages; null: the note only reported room, or belongs to no line.

@@ -95,7 +95,7 @@ class Lines {
   // Adds the lines with new messages to `found`.
   bool listen(const Deadline& deadline, std::vector<Line*>& found);
   // The same without a wait.
-  bool peek(std::vector<Line*>& found);
+  void peek(std::vector<Line*>& found);
   // Lines that have hung up, and are not known to.
   const std::vector<Line*>& over() const noexcept { return over_; }
   void know_over(Rank rank) noexcept { std::erase(over_, find(rank)); }

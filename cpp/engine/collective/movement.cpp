@@ -241,11 +241,12 @@ bool Movement::disseminate(std::uint64_t number, Step& step) const {
 bool Movement::go_round(std::uint64_t number, Step& step) const {
   if (number + 1 >= terms_.size) return false;
   const Rank mine = before(terms_.rank, static_cast<Rank>(number)), next = before(mine, 1);
-  const Block& sent = number == 0 ? terms_.ins.front() : of_rank(terms_.outs, mine);
   const Block& taken = of_rank(terms_.outs, next);
+  Block sent = of_rank(terms_.outs, mine);
   if (number == 0) {
-    const Copy own{of_rank(terms_.outs, mine), sent};
+    const Copy own{sent, terms_.ins.front()};
     (is_by_cpu(own) ? step.meanwhile : step.copies).push_back(own);
+    if (is_by_cpu(own)) sent = own.source;
   }
   step.sends.push_back(move(targets_.front(), sent, sent.nbytes, mine));
   step.receives.push_back(move(sources_.front(), taken, taken.nbytes, next));

@@ -54,7 +54,11 @@ void Control::on_connection_event(Rail& rail, const rdma::ConnectionEvent& event
   const auto peer_rail = link->peer->rails().at(rail.index());
   if (event.kind == Kind::routed) return connect_routed(rail.index(), event.connection);
   if (event.kind == Kind::established) {
-    peer_rail->on_established(*event.connection);
+    try {
+      peer_rail->on_established(*event.connection);
+    } catch (const VerbsError& error) {
+      return on_unconnected(*link, rail.index(), error.what());
+    }
     if (link->dialled) link->rails[rail.index()].connecting.reset();
     return complete(*link);
   }
@@ -102,7 +106,7 @@ void Control::check_connecting(Link& link, Clock::time_point now) {
   for (RailIndex rail = 0; rail < link.rails.size() && links_.contains(link); ++rail) {
     LinkRail& state = link.rails[rail];
     const auto peer_rail = link.peer ? link.peer->rails().at(rail) : nullptr;
-    if (peer_rail && rails_[rail]->managed()) peer_rail->nudge();
+    if (peer_rail && rails_[rail]->is_iwarp()) peer_rail->nudge();
     if (!state.connecting) continue;
     if (!peer_rail->connecting()) {
       state.connecting.reset();

@@ -82,8 +82,9 @@ void Endpoint::open_rails() {
                      : choose_devices(options_.device, options_.port, options_.preference);
   for (auto& [device, reason] : choices) {
     const auto index = static_cast<RailIndex>(rails_.size());
-    rails_.push_back(std::make_shared<Rail>(index, rdma::ProtectionDomain::create(device),
-                                            std::move(reason), connection_manager(*device)));
+    rails_.push_back(std::make_shared<Rail>(
+        index, rdma::ProtectionDomain::create(device), std::move(reason),
+        connection_manager(*device, options_.rdma_cm, options_.queue_pair.traffic_class)));
     if (rails_.back()->software()) {
       fault_counts_.push_back(softhca::fault_counts(device->context()));
     }

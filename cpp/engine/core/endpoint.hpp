@@ -44,6 +44,7 @@ struct EndpointOptions {
   std::map<std::string, RailIndex> nearest;
   std::size_t max_peers = 0;  // at a time; 0: no limit
   bool integrity = false;     // whether checksums verify transfers end to end
+  bool rdma_cm = false;       // whether it connects the queue pairs; it always does on iWARP
   bool p2p = true;            // whether processes of this host access its memory without a device
   std::string name;           // for messages; empty: "<host>:<pid>"
   double timeout = 30.0;      // seconds: the limit of every wait without one of its own

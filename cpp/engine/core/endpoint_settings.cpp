@@ -20,6 +20,7 @@ std::int64_t number_of(RelaxedOrdering ordering) noexcept {
 Settings settings_of(const EndpointOptions& options, const std::string& host) {
   const std::chrono::duration<double> spin = options.spin;
   return {{"roce_version", std::int64_t{options.port.roce == rdma::GidKind::roce_v1 ? 1 : 2}},
+          {"rdma_cm", std::int64_t{options.rdma_cm ? 1 : 0}},
           {"registration", std::string(demand_name(options.gpu.registration))},
           {"relaxed_ordering", number_of(options.gpu.relaxed_ordering)},
           {"staging_chunk", static_cast<std::int64_t>(options.gpu.staging_chunk)},

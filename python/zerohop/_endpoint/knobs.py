@@ -18,6 +18,7 @@ class Knobs(TypedDict, total=False):
     port_num: int
     gid_index: int
     roce_version: int
+    rdma_cm: int
     mtu: int
     pkey_index: int
     service_level: int
@@ -94,6 +95,14 @@ KNOBS = (
         2,
         (1, 2),
         "kind of GID on Ethernet; 1 reaches only the same network segment",
+    ),
+    Knob(
+        "rdma_cm",
+        0,
+        (0, 1),
+        "1: rdma_cm connects the queue pairs, at both ends, where a network wants it: the kernel chooses path and "
+        "priority (rdma_cm(7)), and service_level and hop_limit do not count; RoCE v2 only. Queue pairs that kernels "
+        "drive are connected by their addresses all the same. iWARP devices always use rdma_cm",
     ),
     Knob(
         "mtu",

@@ -164,7 +164,7 @@ class Desk:
         timeout: float | None,
         *reduction: Any,
     ) -> Collective | None:
-        """The fast path for small host arrays. None: another case, or wrong arguments, left to start().
+        """The fast path for host arrays. None: another case, or wrong arguments, left to start().
 
         kind: index in KINDS. root: None for none. out: the output; None for a broadcast, and for a reduction in place. reduction: its
         operation and factor. Raises its error.

@@ -167,17 +167,16 @@ class Lines:
             raise TransferTimeout(f"{who_has([rank])} not made the matching call in time")
 
     def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
-        """Called after a while without messages: whether one of these ranks has sent something. Raises like wait_on()."""
+        """Called now and then during a call: whether one of these ranks has sent something. Raises like wait_on()."""
         self.check(needed, all_needed=all_needed)
-        if any(self.core.has_news(rank) for rank in needed):
-            return True
-        if deadline.passed:
+        has_news = any(self.core.has_news(rank) for rank in needed)
+        if deadline.passed:  # what had arrived by then has been taken
             raise TransferTimeout(
                 f"{who_has(needed)} not made the matching call in time"
-                if needed
+                if needed and not has_news
                 else "it takes longer than its timeout"
             )
-        return False
+        return has_news
 
     def check(self, needed: Collection[int], *, all_needed: bool) -> None:
         """needed: the ranks that have yet to send. Messages of a rank sent before it was lost still count.

@@ -66,7 +66,7 @@ void PeerRail::take_limits() {
   limits_.max_read_sge = most_read > 0
                              ? std::min(limits_.max_sge, static_cast<std::uint32_t>(most_read))
                              : limits_.max_sge;
-  limits_.confirms = services_.rail->managed();
+  limits_.confirms = services_.rail->is_iwarp();
   limits_.inline_bytes = queue_pair_->options().inline_bytes;
 }
 

@@ -190,7 +190,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   // ... each of which takes two where it has to be confirmed, as every chain does.
   std::uint32_t reserve() const noexcept { return limits_.confirms ? 2 * kReserve : kReserve; }
   static std::uint32_t beyond_send_depth(const Rail& rail) noexcept {
-    return rail.managed() ? 2 * kReserve + 1 : kReserve;
+    return rail.is_iwarp() ? 2 * kReserve + 1 : kReserve;
   }
   static RailServices with_reserve(RailServices services);
 
@@ -200,6 +200,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   void end_queue_pair(std::unique_ptr<rdma::QueuePair> queue_pair,
                       std::shared_ptr<rdma::Connection> connection);
   void connect_queue_pair();
+  bool connect_by(const std::optional<rdma::Path>& path, const rdma::QueuePairAddress& remote);
   void on_first_message();
   void come_up(bool dialled);
   int completions() const noexcept;

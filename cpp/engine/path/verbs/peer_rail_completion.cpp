@@ -37,7 +37,7 @@ bool refused_here(ibv_wc_status status) {
 // Statuses that the end of the TCP connection under an iWARP queue pair raises: in the middle of a
 // request, or for one that was still queued.
 bool is_end_of_tcp(ibv_wc_status status, const Rail& rail) {
-  return rail.managed() && (status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_WR_FLUSH_ERR);
+  return rail.is_iwarp() && (status == IBV_WC_LOC_QP_OP_ERR || status == IBV_WC_WR_FLUSH_ERR);
 }
 
 // Statuses that a port raises when it is down: Soft-RoCE produces each of them.

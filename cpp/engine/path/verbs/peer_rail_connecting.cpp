@@ -8,16 +8,29 @@
 #include "engine/path/verbs/peer_rail.hpp"
 
 namespace zerohop::engine {
+namespace {
+
+constexpr const char* kByAddress = "by their addresses";
+constexpr const char* kByManager = "by rdma_cm over RoCE";
+constexpr const char* kIwarp = "by rdma_cm over iWARP";
+
+const char* way_of(bool managed, bool iwarp) {
+  if (!managed) return kByAddress;
+  return iwarp ? kIwarp : kByManager;
+}
+
+}  // namespace
 
 // With the lock held.
 void PeerRail::connect_queue_pair() {
   const rdma::QueuePairAddress& remote = remote_.queue_pair;
   const auto manager = services_.rail->manager();
-  if ((remote.managed.port != 0) != (manager != nullptr)) {
-    throw VerbsError("device " + services_.rail->name() + (manager ? " is" : " is not") +
-                         " an iWARP device, and that of peer '" + group_->peer_name +
-                         (manager ? "' is not" : "' is") +
-                         ": no queue pair connects the two; use devices of one kind, or soft0",
+  const auto* const here = way_of(manager != nullptr, services_.rail->is_iwarp());
+  const auto* const there = way_of(remote.managed.port != 0, remote.managed.word != 0);
+  if (here != there) {
+    throw VerbsError("device " + services_.rail->name() + " connects queue pairs " + here +
+                         ", and that of peer '" + group_->peer_name + "' " + there +
+                         ": use devices of one kind with the same rdma_cm=, or soft0",
                      EPROTONOSUPPORT);
   }
   if (manager) {
@@ -25,16 +38,23 @@ void PeerRail::connect_queue_pair() {
     if (!dials_ && heard_) come_up(/*dialled=*/false);
     return;
   }
+  if (connect_by({}, remote)) come_up(/*dialled=*/false);
+}
+
+// False: a request of the peer has broken the queue pair. Throws VerbsError. With the lock held.
+bool PeerRail::connect_by(const std::optional<rdma::Path>& path,
+                          const rdma::QueuePairAddress& remote) {
   try {
-    queue_pair_->connect(remote);
+    queue_pair_->connect(remote, path);
+    return true;
   } catch (const VerbsError&) {
     // From RTR on the peer's requests are served, and a bad one breaks the queue pair before RTS.
     if (queue_pair_->state() != IBV_QPS_ERR) throw;
     state_ = State::broken;
     group_->set_serving(rail(), false);
-    return report_if_drained();
+    report_if_drained();
+    return false;
   }
-  come_up(/*dialled=*/false);
 }
 
 void PeerRail::come_up(bool dialled) {
@@ -66,6 +86,12 @@ void PeerRail::accept(const std::shared_ptr<rdma::Connection>& connection,
   const bool is_peer = !knows_terms_ || (introduction.from_number == remote.number &&
                                          introduction.from_psn == remote.psn);
   if (!is_mine || !is_peer || dials_) return connection->reject();
+  if (const auto path = connection->path()) {
+    rdma::QueuePairAddress peer = remote;
+    peer.number = introduction.from_number;
+    peer.psn = introduction.from_psn;
+    if (!connect_by(path, peer)) return connection->reject();
+  }
   connection->accept(local, remote);
   connection_ = connection;
 }
@@ -73,6 +99,10 @@ void PeerRail::accept(const std::shared_ptr<rdma::Connection>& connection,
 void PeerRail::on_established(const rdma::Connection& connection) {
   const std::lock_guard lock(group_->mutex);
   if (connection_.get() != &connection || state_ != State::unconnected || !dials_) return;
+  if (const auto path = connection_->path()) {
+    if (!connect_by(path, remote_.queue_pair)) return;
+    connection_->establish();
+  }
   come_up(/*dialled=*/true);
 }
 

@@ -292,7 +292,7 @@ void PeerRail::return_credits() {
 void PeerRail::post_credits(PostedChain&& posted) {
   WorkChain chain(1, 1);
   const std::uint32_t count = ::htonl(messages_taken_);
-  if (!services_.rail->managed()) {
+  if (!services_.rail->is_iwarp()) {
     chain.add(IBV_WR_RDMA_WRITE_WITH_IMM).imm_data = count;
   } else {
     chain.add(IBV_WR_SEND);

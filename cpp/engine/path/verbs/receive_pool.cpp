@@ -46,7 +46,7 @@ ReceivePool::ReceivePool(const Rail& rail, const MessageWindow& window, std::uin
       domain_(rail.domain()),
       queue_(rdma::SharedReceiveQueue::create(domain_, most)),
       blocks_(std::make_unique<Block[]>(blocks_count_)) {
-  if (!rail.managed()) return;
+  if (!rail.is_iwarp()) return;
   word_ = std::make_unique<std::byte>();
   word_region_ = rdma::MemoryRegion::create(domain_, word_.get(), 1, IBV_ACCESS_REMOTE_READ);
 }
