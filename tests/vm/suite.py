@@ -1,8 +1,6 @@
 """A run of pytest in a guest, and what came out of it for each file."""
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -45,15 +43,13 @@ def run_selection(guest: Guest, selection: Selection, **environment: str) -> lis
     return parse_junit(guest.run(["cat", "/run/junit.xml"], timeout=60))
 
 
-@contextmanager
-def results_in_one_guest(selection: Selection) -> Iterator[list[Result]]:
+def results_in_one_guest(selection: Selection) -> list[Result]:
     machine = Machine(kernel(), python(), memory_mib=3072, fabric=selection.fabric)
     with Guest(machine) as guest:
-        yield run_selection(guest, selection)
+        return run_selection(guest, selection)
 
 
-@contextmanager
-def results_between_two_guests(selection: Selection) -> Iterator[list[Result]]:
+def results_between_two_guests(selection: Selection) -> list[Result]:
     with Pair(wires=1, fabric=selection.fabric) as pair:
         host = pair.wires[0].address(1)
         server = pair.b.start(
@@ -64,7 +60,7 @@ def results_between_two_guests(selection: Selection) -> Iterator[list[Result]]:
         server.expect("listening", timeout=180)  # the first import reads every file through 9p
         found = run_selection(pair.a, selection, ZEROHOP_TEST_FAR=f"{host}:{PORT}")
         assert not server.ended, server.report()
-        yield found
+        return found
 
 
 def check_both_had_a_part(results: list[Result]) -> None:

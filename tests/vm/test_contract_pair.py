@@ -12,13 +12,22 @@ SELECTIONS = {device: selection.between_two_guests(device) for device in selecti
 
 
 @pytest.fixture(scope="module")
-def results(request):
-    with results_between_two_guests(SELECTIONS[request.param]) as found:
-        yield found
-    check_both_had_a_part(found)
+def rxe0():
+    return results_between_two_guests(SELECTIONS["rxe0"])
+
+
+@pytest.fixture(scope="module")
+def siw0():
+    return results_between_two_guests(SELECTIONS["siw0"])
 
 
 @pytest.mark.timeout(max(each.seconds for each in SELECTIONS.values()) + 600)
-@pytest.mark.parametrize(("results", "file"), selection.cases(SELECTIONS), indirect=["results"])
-def test_between_two_guests(results, file):
-    check_file(results, file)
+@pytest.mark.parametrize(("device", "file"), selection.cases(SELECTIONS))
+def test_between_two_guests(request, device, file):
+    check_file(request.getfixturevalue(device), file)
+
+
+@pytest.mark.timeout(max(each.seconds for each in SELECTIONS.values()) + 600)
+@pytest.mark.parametrize("device", SELECTIONS)
+def test_both_guests_had_a_part(request, device):
+    check_both_had_a_part(request.getfixturevalue(device))

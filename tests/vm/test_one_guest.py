@@ -12,15 +12,19 @@ SELECTIONS = {device: selection.in_one_guest(device) for device in selection.DEV
 
 
 @pytest.fixture(scope="module")
-def results(request):
-    with results_in_one_guest(SELECTIONS[request.param]) as found:
-        yield found
+def rxe0():
+    return results_in_one_guest(SELECTIONS["rxe0"])
+
+
+@pytest.fixture(scope="module")
+def siw0():
+    return results_in_one_guest(SELECTIONS["siw0"])
 
 
 @pytest.mark.timeout(max(each.seconds for each in SELECTIONS.values()) + 600)
-@pytest.mark.parametrize(("results", "file"), selection.cases(SELECTIONS), indirect=["results"])
-def test_in_one_guest(results, file):
-    check_file(results, file)
+@pytest.mark.parametrize(("device", "file"), selection.cases(SELECTIONS))
+def test_in_one_guest(request, device, file):
+    check_file(request.getfixturevalue(device), file)
 
 
 def test_what_is_left_out_exists(repository):

@@ -29,11 +29,11 @@ def collective(method: _Method) -> _Method:
     return _extended(method, _ALL.format(returns="", where="CollectiveCalls"))
 
 
-def reduction(method: _Method) -> _Method:
-    returns = ", or for a number the result" if "or a number." in (method.__doc__ or "") else ""
-    return _extended(
-        method, _REDUCTIONS.rstrip() + _ALL.format(returns=returns, where="ReductionCalls")
-    )
+def reduction(*, of_numbers: bool) -> Callable[[_Method], _Method]:
+    """of_numbers: whether the call takes a number as well as an array."""
+    returns = ", or for a number the result" if of_numbers else ""
+    text = _REDUCTIONS.rstrip() + _ALL.format(returns=returns, where="ReductionCalls")
+    return lambda method: _extended(method, text)
 
 
 def _extended(method: _Method, text: str) -> _Method:

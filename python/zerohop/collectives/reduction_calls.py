@@ -38,7 +38,7 @@ class ReductionCalls:
     size: int
     _desk: Desk
 
-    @documented
+    @documented(of_numbers=True)
     def all_reduce(
         self,
         array: Any,
@@ -62,7 +62,7 @@ class ReductionCalls:
         how = How(stream, timeout, wait)
         return self._reduce(ALL_REDUCE, None, array, parse_reduction(op, factor), out, how)
 
-    @documented
+    @documented(of_numbers=True)
     def reduce(
         self,
         array: Any,
@@ -84,7 +84,7 @@ class ReductionCalls:
         how = How(stream, timeout, wait)
         return self._reduce(REDUCE, root, array, parse_reduction(op, factor), out, how)
 
-    @documented
+    @documented(of_numbers=True)
     def scan(
         self,
         array: Any,
@@ -106,7 +106,7 @@ class ReductionCalls:
         how = How(stream, timeout, wait)
         return self._reduce(SCAN, None, array, parse_reduction(op, factor), out, how)
 
-    @documented
+    @documented(of_numbers=False)
     def reduce_scatter(
         self,
         out: Any,

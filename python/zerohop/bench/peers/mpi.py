@@ -237,8 +237,9 @@ class MpiJob(Job):
 
     def call(self, test: str, nbytes: int) -> Call:
         world, size = self._world, self.size
-        mine, other = np.zeros(nbytes, np.uint8), np.zeros(nbytes, np.uint8)
-        all_of_mine, gathered = (np.zeros(size * nbytes, np.uint8) for _ in range(2))
+        # Written, as a program's arrays are: pages that nobody wrote are all one page of zeros.
+        mine, other = np.full(nbytes, 0, np.uint8), np.full(nbytes, 0, np.uint8)
+        all_of_mine, gathered = (np.full(size * nbytes, 0, np.uint8) for _ in range(2))
         floats = mine.view("f4")
         to, source = (self.rank + 1) % size, (self.rank - 1) % size
         calls: dict[str, Call] = {

@@ -78,7 +78,7 @@ class Gloo(Job):
         return calls[test]
 
     def _bytes(self, nbytes: int) -> Any:
-        return self._torch.zeros(nbytes, dtype=self._torch.uint8)
+        return self._torch.full((nbytes,), 0, dtype=self._torch.uint8)  # written
 
 
 class TorchShared(Player):
