@@ -162,7 +162,13 @@ bool Exposures::settle(const GenerationEntry& entry, const Deadline& deadline) n
     return std::ranges::none_of(
         parked_, [&](const Parked& parked) { return parked.generations.serial == entry.serial; });
   };
-  if (await_copies(settled, deadline)) return true;
+  const auto in_vain = [&] {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(clients_, [&](const auto& client) {
+      return !client->at_work_in(entry.slot) || client->stays_stopped();
+    });
+  };
+  if (await_copies(settled, in_vain, deadline)) return true;
   bool by_gpu = false;
   {
     const std::lock_guard lock(mutex_);
@@ -187,7 +193,12 @@ void Exposures::close() noexcept {
              return at_work_in(entry.second.generations.slot);
            });
   };
-  const bool ended = await_copies(settled, Deadline::after(kLongestCopy));
+  const auto in_vain = [this] {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::all_of(
+        clients_, [](const auto& client) { return !client->at_work() || client->stays_stopped(); });
+  };
+  const bool ended = await_copies(settled, in_vain, Deadline::after(kLongestCopy));
   bool by_gpu = false;
   {
     const std::lock_guard lock(mutex_);

@@ -19,14 +19,21 @@ namespace zerohop::shm {
 // A client copies a few MiB under one claim. If it takes longer than this, it was stopped.
 inline constexpr Deadline::Seconds kLongestCopy{5};
 
-// Polls, because a client cannot signal that its copy is done. False: the deadline passed first.
-template <typename Done>
-bool await_copies(Done done, const Deadline& deadline) {
-  while (!done()) {
-    if (deadline.passed()) return false;
+// Polls, because a client cannot signal that its copy is done. False: the deadline passed first, or
+// it is `in_vain`, which is asked now and then.
+template <typename Done, typename InVain>
+bool await_copies(Done done, InVain in_vain, const Deadline& deadline) {
+  constexpr int kPolls = 100;  // between two questions: 10 ms
+  for (int polls = 1; !done(); ++polls) {
+    if (deadline.passed() || (polls % kPolls == 0 && in_vain())) return false;
     std::this_thread::sleep_for(std::chrono::microseconds(100));
   }
   return true;
+}
+
+template <typename Done>
+bool await_copies(Done done, const Deadline& deadline) {
+  return await_copies(done, [] { return false; }, deadline);
 }
 
 // Why copies have not ended in time, and what may follow; appended to the name of the copying
@@ -59,6 +66,9 @@ class LocalClient {
   // Whether the client has closed its end: after its last copy, or because it died. The kernel
   // closes a socket after the last thread of its process has ended.
   bool gone() const noexcept { return is_hung_up(socket_.get()); }
+
+  // Whether its process is stopped after the end of the session: waiting for its copies is in vain.
+  bool stays_stopped() const noexcept;
 
   // Whether it may still be copying from or to this slot.
   bool at_work_in(std::uint32_t slot) const noexcept { return hazards().claimed(slot) && !gone(); }

@@ -79,7 +79,7 @@ Exchange::Stop Exchange::slice_arrived(Line& line, Move& move, const Message& me
 
 // A long call stops now and then for signals and its timeout, however well it goes.
 Exchange::Stop Exchange::pause() {
-  if (!pause_) pause_ = Deadline::after(slice_);
+  if (!pause_) pause_ = until();
   if (pause_->passed()) return Outcome{.news = News::quiet};
   return std::nullopt;
 }

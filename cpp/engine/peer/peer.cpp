@@ -172,7 +172,8 @@ void Peer::wait_for_its_copies() {
            "' does not end: the GPU hangs or failed");
   }
   const auto done = [&] { return !client || !client->at_work(); };
-  if (shm::await_copies(done, soon())) return;
+  const auto in_vain = [&] { return client->stays_stopped(); };
+  if (shm::await_copies(done, in_vain, soon())) return;
   report("peer '" + state_->name() + "'" +
          shm::why_unended(client->gpu_at_work(), "memory of this process"));
 }

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
+_FIRST = "; it is the first between the two, which waits until both make it: a ring of ranks gives to= and from_= in one call"
 _STEP = 1.0  # seconds between two checks while waiting for a rank that has not started
 
 _IN_PARTS = (
@@ -145,7 +146,7 @@ class Lines:
                 inbox = peer.lookup(name, deadline.slice)
                 break
             except TransferTimeout:
-                self.wait_on(rank, deadline, needed, all_needed)
+                self.wait_on(rank, deadline, needed, all_needed, "" if all_needed else _FIRST)
             except Error as error:
                 raise membership.named(error, rank) from None
         try:
@@ -157,14 +158,19 @@ class Lines:
         self.core.meet(rank, inbox, bool(route.settings["integrity"]), route.kind == "p2p")
 
     def wait_on(
-        self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
+        self,
+        rank: int,
+        deadline: Deadline,
+        needed: Collection[int],
+        all_needed: bool,
+        hint: str = "",
     ) -> None:
         """Called while this rank waits for that one. Raises PeerLost, EndedElsewhere or Mismatch if the wait is in vain; TransferTimeout."""
         if not self.membership.seems_well(rank):
             raise self._lost(rank)
         self.check([rank, *needed], all_needed=all_needed)
         if deadline.passed:
-            raise TransferTimeout(f"{who_has([rank])} not made the matching call in time")
+            raise TransferTimeout(f"{who_has([rank])} not made the matching call in time{hint}")
 
     def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
         """Called now and then during a call: whether one of these ranks has sent something. Raises like wait_on()."""

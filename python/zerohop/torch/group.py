@@ -13,6 +13,7 @@ from zerohop.torch.calls import Calls
 from zerohop.torch.foreign import c10d, dist, torch
 from zerohop.torch.forms import FORMS, with_options
 from zerohop.torch.monitored import monitored_barrier
+from zerohop.torch.untraced import untraced
 from zerohop.torch.window import Window
 from zerohop.world import World
 
@@ -132,6 +133,7 @@ _MAKERS = {"gloo": _gloo, "nccl": _nccl}
 def _routed(name: str) -> Callable[..., Any]:
     """The call of that name, passed to the backend of the tensors' device."""
 
+    @untraced
     def call(self: ProcessGroup, *args: Any, **kwargs: Any) -> Any:
         if name in FORMS:
             args, kwargs = with_options(name, args, kwargs), {}
@@ -213,6 +215,7 @@ class ProcessGroup(dist.ProcessGroup):  # type: ignore[misc]
     _reduce_scatter_base = _routed("_reduce_scatter_base")
     reduce_scatter_tensor_coalesced = _routed("reduce_scatter_tensor_coalesced")
 
+    @untraced
     def barrier(self, *args: Any, **kwargs: Any) -> Any:
         return self._calls.barrier(*with_options("barrier", args, kwargs))
 

@@ -1,5 +1,6 @@
 """Queue pairs that rdma_cm connects over RoCE (the knob rdma_cm): on Soft-RoCE, by the kernel's own connection manager."""
 
+import signal
 from collections.abc import Iterator
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_all_that_a_queue_pair_does_works_in_both_directions(couple) -> None:
         assert (back == source).all()
         word = np.zeros(1, np.int64)
         counter = there.register(word)
-        assert peer.fetch_add(counter.remote[0], 5) == 0
+        assert peer.fetch_add(counter.remote[0], 5).wait() == 0
         assert word[0] == 5
 
 
@@ -70,7 +71,7 @@ import os, signal, sys
 import numpy as np
 import zerohop as zh
 with zh.Endpoint("{DEVICE}", p2p=0, rdma_cm=1) as endpoint:
-    endpoint.connect(bytes.fromhex(sys.argv[1])).notify(1)
+    endpoint.connect(bytes.fromhex(sys.argv[1])).notify(1, 1).wait()
     os.kill(os.getpid(), signal.SIGKILL)
 """
 
@@ -78,7 +79,8 @@ with zh.Endpoint("{DEVICE}", p2p=0, rdma_cm=1) as endpoint:
 def test_a_killed_peer_is_lost_and_the_next_one_connects() -> None:
     with zh.Endpoint(DEVICE, p2p=0, rdma_cm=1) as ours:
         for _ in range(3):
-            run_python("-c", KILLED, ours.address.hex(), seconds=60)
+            done = run_python("-c", KILLED, ours.address.hex(), seconds=60)
+            assert done.returncode == -signal.SIGKILL, done.stderr
             peer = ours.accept()
             assert ours.wait_notify(1) == 1
             until(lambda peer=peer: not peer.alive, "the peer is lost", 10)

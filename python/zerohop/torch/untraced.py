@@ -1,0 +1,18 @@
+"""Calls into which torch.compile does not look."""
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, TypeVar
+
+eval_frame: Any = import_module("torch._C._dynamo.eval_frame")
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def untraced(function: _Function) -> _Function:
+    """The function itself. Neither it nor what it calls is compiled, though PyTorch calls it while a compiled model runs.
+
+    As torch.compiler.disable(), without a wrapper and without the second that the import of torch._dynamo takes.
+    """
+    skip = eval_frame._FrameAction.SKIP
+    eval_frame.set_code_exec_strategy(function.__code__, eval_frame._FrameExecStrategy(skip, skip))
+    return function
