@@ -160,6 +160,20 @@ def test_the_root_of_a_small_array_raises_in_its_next_call(rank_threads, size):
     close(made)
 
 
+def test_ranks_that_all_are_the_root_find_it_when_nothing_more_has_room(rank_threads):
+    made = worlds(rank_threads, range(2), 2, timeout=30.0)
+    results([Attempt(world.barrier) for world in made])
+
+    def as_root(world):
+        for _ in range(1000):
+            world.broadcast(np.zeros(3), world.rank)
+
+    calls = [Attempt(as_root, world) for world in made]
+    for call in calls:
+        check(call.failure(ValueError, LOST_WITHIN), "root 0", "root 1")
+    close(made)
+
+
 def test_a_barrier_counts_among_the_calls(rank_threads):
     made = worlds(rank_threads, range(3), 3, timeout=30.0)
 
