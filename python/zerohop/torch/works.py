@@ -230,20 +230,25 @@ class MessageWork(Work):
         return f"{self._text}, {self._transfer!r}"
 
     def _join(self, seconds: float) -> None:
-        nbytes = of_message(self._text, lambda: self._outcome(Deadline(seconds)))
+        nbytes = of_message(self._text, lambda: self._outcome(seconds))
         if self._expected is not None and nbytes != self._expected:
             raise ValueError(
-                f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}; it contains them"
+                f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}: they lie at its beginning"
             )
 
-    def _outcome(self, deadline: Deadline) -> Any:
+    def _outcome(self, seconds: float) -> Any:
         """Like that of the transfer; a rank that leaves the group without its part of it ends the wait."""
+        deadline = Deadline(seconds)
         while True:
             try:
                 return self._transfer.wait(deadline.slice)
             except TransferTimeout:
                 if deadline.passed:
-                    raise
+                    missing = "recv" if self._expected is None else "send"
+                    raise TransferTimeout(
+                        f"rank {self._rank} has not made a matching {missing}, with the same tag, within {seconds:g} s; this call "
+                        "goes on: wait again, or give the wait or the group a longer timeout"
+                    ) from None
                 lost = self._lost(self._rank)
                 if lost is not None and not self._transfer.done:
                     raise lost from None
