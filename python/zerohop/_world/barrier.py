@@ -148,7 +148,7 @@ class Barrier:
         """The error if ranks have made different calls; all ranks raise it."""
         cause = Cause(MISMATCH, text)
         self._ending.declare(cause)
-        return cause.error(f"barrier of {self._membership.name!r}")
+        return cause.error(f"barrier of {self._membership.name!r}", self._ending.advice)
 
     def _look_around(self, deadline: Deadline) -> tuple[str, int] | None:
         """Called when nothing has come for a while. Returns the same as _answer()."""

@@ -38,9 +38,14 @@ class Cause(NamedTuple):
     kind: str
     text: str
 
-    def error(self, call: str) -> Exception:
+    def error(self, call: str, advice: Advice) -> Exception:
         """The error of a call that it ends."""
-        text = f"{call}: {self.text}"
+        remedies = {
+            MISMATCH: f". The collectives of this World have ended. {advice.after_end}",
+            LOST: f"; {advice.lost}",
+            LATE: f"; {advice.late}",
+        }
+        text = f"{call}: {self.text}{remedies.get(self.kind, '')}"
         return _ERRORS.get(self.kind, Error)(text)
 
 
@@ -126,7 +131,7 @@ class Ending:
             return None
         raised, self._raised = self._raised, True
         if not raised and self.cause.kind == MISMATCH:
-            return self.cause.error(call)
+            return self.cause.error(call, self.advice)
         text = f"{call}: the collectives of this World have ended: {self.cause.text}"
         if self.cause.kind == LOST:
             return PeerLost(f"{text}. {self.advice.after_loss}")

@@ -317,13 +317,13 @@ def _diagnosis(
 ) -> tuple[Cause, BaseException]:
     """The cause for the other ranks, and the error for this one."""
     if isinstance(caught, EndedElsewhere):
-        reported = caught.cause.error(text)
+        reported = caught.cause.error(text, advice)
         if isinstance(reported, Error):
             reported.effect = "some"
         return caught.cause, reported
     if isinstance(caught, Mismatch):
         cause = Cause(MISMATCH, str(caught))
-        return cause, cause.error(text)
+        return cause, cause.error(text, advice)
     if not isinstance(caught, Error):
         failed = f"rank {rank} failed in {text}: {described(caught)}"
         return Cause(OTHER, failed), caught
