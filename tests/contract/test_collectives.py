@@ -305,3 +305,17 @@ def test_a_broadcast_connects_few_ranks(rank_threads):
     close(made)
     assert [value for value, _ in answers] == [0] * 16
     assert [peers for _, peers in answers] == [4, 1, 2, 1, 3, 1, 2, 1, 4, 1, 2, 1, 3, 1, 2, 1]
+
+
+def ring(world):
+    """Every rank is in a send to the next one before anyone receives."""
+    for each in (world, world.split(range(world.size))):
+        got = np.zeros(4)
+        each.send_recv(to=(each.rank + 1) % each.size, array=np.full(4, float(each.rank)))
+        each.send_recv(from_=(each.rank - 1) % each.size, out=got)
+        assert (got == (each.rank - 1) % each.size).all()
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_small_arrays_are_sent_round_a_ring_before_anyone_receives(rank_threads, size):
+    rank_threads(ring, size)

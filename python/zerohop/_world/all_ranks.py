@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import socket
 import threading
 import time
@@ -26,6 +27,7 @@ from zerohop.endpoint import Endpoint
 from zerohop.errors import AuthenticationError, Error, PeerLost, TransferTimeout
 
 _WHO = "rank {} of "  # how the name of its Endpoint begins
+_CALLER = re.compile(_WHO.format(r"([0-9]{1,9})"))
 _JOIN = 1.0  # least seconds to join the others
 _RARELY = 10  # a check that found nobody is repeated after this multiple of its duration
 
@@ -74,6 +76,13 @@ class AllRanks(Membership):
 
     def slots_at(self, rank: int) -> Slots:
         return self.slots
+
+    def callers(self) -> dict[int, _core.Peer]:
+        found = {}
+        for peer in self.endpoint.peers:
+            if known := _CALLER.match(peer.name):
+                found[int(known[1])] = peer
+        return found
 
     @property
     def context(self) -> int:

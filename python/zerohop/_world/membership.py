@@ -56,6 +56,10 @@ class Membership:
         """That rank's number in the whole World."""
         return rank
 
+    def callers(self) -> dict[int, _core.Peer]:
+        """Other ranks that have connected to this one, by the names of their Endpoints, which prove nothing."""
+        raise NotImplementedError
+
     def bare_peer(self, rank: int, deadline: Deadline) -> _core.Peer:
         """As peer(), also of a rank that has not made this World yet, or has left it: to receive what it sends."""
         return self.peer(rank, deadline)

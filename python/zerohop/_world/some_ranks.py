@@ -70,6 +70,12 @@ class SomeRanks(Membership):
     def slots_at(self, rank: int) -> Slots:
         return self._far_seats[rank].slots
 
+    def callers(self) -> dict[int, _core.Peer]:
+        of_whole = self._whole.callers()
+        return {
+            rank: of_whole[whole] for rank, whole in enumerate(self._ranks) if whole in of_whole
+        }
+
     def whole_rank(self, rank: int) -> int:
         return self._ranks[rank]
 

@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from zerohop._world.membership import Membership
 
 EAGER = _core.Lines.EAGER  # bytes of a block that goes along with its header
-_FIRST = "; it is the first between the two, which waits until both make it: a ring of ranks gives to= and from_= in one call"
 _STEP = 1.0  # seconds between two checks while waiting for a rank that has not started
 
 _IN_PARTS = (
@@ -86,10 +85,26 @@ class Lines:
                 self._look_at(needed, deadline.by_the_way())
                 if deadline.passed:
                     raise
+        self._add(rank, peer)
+
+    def _add(self, rank: int, peer: _core.Peer) -> None:
+        if rank in self._peers:  # it was answered meanwhile
+            return
+        membership = self.membership
         inbox = membership.endpoint.empty(_core.Lines.INBOX)
         self.core.add(rank, peer, inbox, membership.slots_at(rank).first)
         self._peers[rank], self._inboxes[rank] = peer, inbox
         membership.share(_inbox_name(membership.key, rank, membership.rank), inbox)
+
+    def _answer_callers(self) -> None:
+        """Gives an inbox to ranks that have one for this rank: they may wait for it while it waits for others, as in a ring."""
+        membership = self.membership
+        for rank, caller in membership.callers().items():
+            if rank in self._peers or rank == membership.rank or rank >= membership.size:
+                continue
+            with suppress(Error):
+                caller.lookup(_inbox_name(membership.key, membership.rank, rank), 0.0)
+                self._add(rank, membership.peer(rank, Deadline(0.0)))
 
     def _look_at(self, needed: Iterable[int], deadline: Deadline) -> None:
         """Raises PeerLost, EndedElsewhere if one of these ranks is lost, and has sent nothing before."""
@@ -146,7 +161,7 @@ class Lines:
                 inbox = peer.lookup(name, deadline.slice)
                 break
             except TransferTimeout:
-                self.wait_on(rank, deadline, needed, all_needed, "" if all_needed else _FIRST)
+                self.wait_on(rank, deadline, needed, all_needed)
             except Error as error:
                 raise membership.named(error, rank) from None
         try:
@@ -158,12 +173,7 @@ class Lines:
         self.core.meet(rank, inbox, bool(route.settings["integrity"]), route.kind == "p2p")
 
     def wait_on(
-        self,
-        rank: int,
-        deadline: Deadline,
-        needed: Collection[int],
-        all_needed: bool,
-        hint: str = "",
+        self, rank: int, deadline: Deadline, needed: Collection[int], all_needed: bool
     ) -> None:
         """Called while this rank waits for that one. Raises PeerLost, EndedElsewhere or Mismatch if the wait is in vain; TransferTimeout."""
         if not self.membership.seems_well(rank):
@@ -172,7 +182,7 @@ class Lines:
         if rank in self._peers and self.core.has_news(rank):
             self._ask(rank)  # what it sent is for another call than this one
         if deadline.passed:
-            raise TransferTimeout(f"{who_has([rank])} not made the matching call in time{hint}")
+            raise TransferTimeout(f"{who_has([rank])} not made the matching call in time")
 
     def hear(self, needed: Collection[int], all_needed: bool, deadline: Deadline) -> bool:
         """Called now and then during a call: whether one of these ranks has sent something. Raises like wait_on()."""
@@ -193,6 +203,8 @@ class Lines:
         """
         while self.core.listen():
             pass
+        if not all_needed:
+            self._answer_callers()
         self.membership.check_open()
         self._ending.check()
         waited_for = [rank for rank in needed if not self.core.has_news(rank)]
