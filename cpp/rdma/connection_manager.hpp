@@ -5,8 +5,8 @@
 //
 // The end that dials sends its Introduction along; the other end accepts if the two queue pairs
 // know each other from the control connection. The dialling end must send the first message on the
-// queue pair, and the other end none before that (RFC 5044, 7.1).  On RoCE, too: its queue pair is
-// ready last.
+// queue pair, and the other end none before that (RFC 5044, 7.1); on RoCE, too, as its queue pair
+// is ready last.
 #pragma once
 
 #include <cstdint>
