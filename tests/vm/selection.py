@@ -106,7 +106,10 @@ OF_ONE_HOST = {
     "finds partners by their process numbers": ["test_partners.py"],
     "threads of one process; their partner only answers": ["test_threads.py"],
     "both queue pairs are the test's own": ["test_verbs_operations.py"],
-    "starts its ranks on one host": ["test_one_core.py"],
+    "starts its ranks on one host": [
+        "test_collectives_await.py", "test_large_moves.py", "test_large_reductions.py",
+        "test_one_core.py", "test_reductions.py", "test_world_split.py",
+    ],
     "counts the partner's references, descriptors or processes from here": [
         "test_connecting.py::test_those_who_leave_before_they_are_accepted_do_not_pile_up",
     ],

@@ -162,6 +162,7 @@ class Control final : public std::enable_shared_from_this<Control>, private Acce
   void on_connection_event(Rail& rail, const rdma::ConnectionEvent& event);
   void connect_routed(RailIndex rail, const std::shared_ptr<rdma::Connection>& connection);
   void on_unconnected(Link& link, RailIndex rail, const std::string& cause);
+  void on_refused_by_driver(Link& link, RailIndex rail, const Failure& failure);
   void note_connecting(Link& link, RailIndex rail);
   void check_connecting(Link& link, Clock::time_point now);
   std::shared_ptr<Link> link_of(RailIndex rail, const rdma::Connection& connection);

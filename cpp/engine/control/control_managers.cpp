@@ -73,8 +73,19 @@ void Control::connect_routed(RailIndex rail, const std::shared_ptr<rdma::Connect
   call_driver([connection] { connection->connect(); },
               [this, rail, connection](const std::optional<Failure>& failure) {
                 const auto link = failure ? link_of(rail, *connection) : nullptr;
-                if (link) on_unconnected(*link, rail, failure->message);
+                if (link) on_refused_by_driver(*link, rail, *failure);
               });
+}
+
+// Of an iWARP device in software the system's TCP may have the port that rdma_cm chose: another
+// attempt has another port, until check_connecting() gives up.
+void Control::on_refused_by_driver(Link& link, RailIndex rail, const Failure& failure) {
+  if (failure.code != EADDRINUSE) return on_unconnected(link, rail, failure.message);
+  try {
+    link.peer->rails().at(rail)->dial_again();
+  } catch (const VerbsError& error) {
+    on_unconnected(link, rail, error.what());
+  }
 }
 
 std::shared_ptr<Link> Control::link_of(RailIndex rail, const rdma::Connection& connection) {

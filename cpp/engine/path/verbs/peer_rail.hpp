@@ -67,6 +67,7 @@ class PeerRail final : public CompletionSink, public std::enable_shared_from_thi
   // By a connection manager it takes longer: this end either dials, or the other one does
   // (peer_rail_connecting.cpp).
   void connect(const RailTerms& remote, bool dials = false);
+  void dial_again();        // the connection that it has dialled cannot be made. Throws VerbsError
   bool connecting() const;  // connect() was called, and it is not connected yet
   // Events of the connection manager. accept(): a request that names this queue pair.
   void accept(const std::shared_ptr<rdma::Connection>& connection,

@@ -65,6 +65,13 @@ void PeerRail::come_up(bool dialled) {
   advance_jobs();
 }
 
+void PeerRail::dial_again() {
+  const std::lock_guard lock(group_->mutex);
+  const auto manager = services_.rail->manager();
+  if (!manager || !dials_ || state_ != State::unconnected) return;
+  connection_ = manager->dial(local_.address, remote_.queue_pair);
+}
+
 bool PeerRail::connecting() const {
   const std::lock_guard lock(group_->mutex);
   return state_ == State::unconnected && knows_terms_;
