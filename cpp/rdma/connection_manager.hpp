@@ -1,7 +1,7 @@
 // Connects queue pairs by librdmacm: those of an iWARP device, whose TCP connections are the
 // kernel's own affair, and those of a RoCE device on request (the knob rdma_cm). There the kernel
-// finds the path, as its routes and its table of priorities say, and we move the queue pairs
-// (rdma_cm(7), "Client Operation" without a queue pair of its own).
+// finds the path by its routes and its table of priorities, and we take the queue pairs through
+// their states, as rdma_cm does not know them (rdma_connect(3), qp_num).
 //
 // The end that dials sends its Introduction along; the other end accepts if the two queue pairs
 // know each other from the control connection. The dialling end must send the first message on the

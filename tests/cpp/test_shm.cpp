@@ -15,6 +15,21 @@ namespace {
 
 using namespace shm;
 
+TEST_CASE(
+    "a token opens the local server to one session at a time, and not after it was withdrawn") {
+  House house;
+  Room room(house, 4096);
+  Token wrong{};
+  CHECK_THROWS_AS(enter(house.local_server.name(), wrong), RouteUnavailable);
+  const Token token = house.local_server.invite();
+  const auto first = enter(house.local_server.name(), token);
+  const auto second = enter(house.local_server.name(), token);
+  CHECK_THROWS_AS(first->open(room.exposure->key(), 0, soon()).mapping, RouteUnavailable);
+  CHECK(second->open(room.exposure->key(), 0, soon()).mapping);
+  house.local_server.dismiss(token);
+  CHECK_THROWS_AS(enter(house.local_server.name(), token), RouteUnavailable);
+}
+
 TEST_CASE("nobody is there") {
   CHECK_THROWS_WITH_AS(enter("zerohop-nobody", Token{}),
                        "it is on another host, or in a network namespace (container) of its own",

@@ -146,107 +146,77 @@ TEST_CASE("an owner killed in mid-copy is noticed") {
   CHECK(ended);
 }
 
-TEST_CASE("closing waits for the running copy, and nothing is written afterwards") {
+// A room, and a process that has begun to fill it again and again.
+struct FilledRoom {
+  FilledRoom() {
+    reported.put(way);
+    REQUIRE(tells.get<Copied>() == Copied::all);
+  }
+  // Stops the writer, and ends its session.
+  std::shared_ptr<LocalClient> stop() {
+    ::kill(writer, SIGSTOP);
+    int status = 0;
+    REQUIRE(::waitpid(writer, &status, WUNTRACED) == writer);
+    auto client = house.local_server.dismiss(way.token);
+    REQUIRE(client);
+    return client;
+  }
+  // Whether all copies have ended by then.
+  bool close(const Deadline& deadline) {
+    const GenerationEntry entry = room.exposure->entry();
+    room.exposure.reset();
+    return house.exposures->settle(entry, deadline);
+  }
+  void clear() { std::fill(room.data(), room.data() + kNbytes, std::byte{0}); }
+
   House house;
-  Room room(house, kNbytes);
-  Pipe reported;
-  Pipe tells;
+  Room room{house, kNbytes};
+  Pipe reported, tells;
   const Directions way = directions_to(house, room);
   const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
-  reported.put(way);
-  REQUIRE(tells.get<Copied>() == Copied::all);
-  const GenerationEntry entry = room.exposure->entry();
-  room.exposure.reset();
-  CHECK(house.exposures->settle(entry, soon()));
-  std::fill(room.data(), room.data() + kNbytes, std::byte{0});
-  CHECK(exit_code(writer) == 0);  // it noticed
-  CHECK(is_all(room.data(), std::byte{0}));
+};
+
+TEST_CASE("closing waits for the running copy, and nothing is written afterwards") {
+  FilledRoom filled;
+  CHECK(filled.close(soon()));
+  filled.clear();
+  CHECK(exit_code(filled.writer) == 0);  // it noticed
+  CHECK(is_all(filled.room.data(), std::byte{0}));
 }
 
 TEST_CASE(
     "a client that was stopped in mid-copy writes nothing after it was dismissed and goes on") {
-  House house;
-  Room room(house, kNbytes);
-  Pipe reported;
-  Pipe tells;
-  const Directions way = directions_to(house, room);
-  const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
-  reported.put(way);
-  REQUIRE(tells.get<Copied>() == Copied::all);
-  ::kill(writer, SIGSTOP);
-  int status = 0;
-  REQUIRE(::waitpid(writer, &status, WUNTRACED) == writer);
-  const auto client = house.local_server.dismiss(way.token);
-  REQUIRE(client);
-  ::kill(writer, SIGCONT);
+  FilledRoom filled;
+  const auto client = filled.stop();
+  ::kill(filled.writer, SIGCONT);
   // The piece that it had claimed may still arrive; then it notices.
   CHECK(await_copies([&] { return !client->at_work(); }, soon()));
-  std::fill(room.data(), room.data() + kNbytes, std::byte{0});
-  CHECK(exit_code(writer) == 0);
-  CHECK(is_all(room.data(), std::byte{0}));
+  filled.clear();
+  CHECK(exit_code(filled.writer) == 0);
+  CHECK(is_all(filled.room.data(), std::byte{0}));
 }
 
 TEST_CASE("closing does not wait for a client that stays stopped in mid-copy") {
   bool was_at_work = false;
   for (int round = 0; round < 50 && !was_at_work; ++round) {
-    House house;
-    Room room(house, kNbytes);
-    Pipe reported;
-    Pipe tells;
-    const Directions way = directions_to(house, room);
-    const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
-    reported.put(way);
-    REQUIRE(tells.get<Copied>() == Copied::all);
-    ::kill(writer, SIGSTOP);
-    int status = 0;
-    REQUIRE(::waitpid(writer, &status, WUNTRACED) == writer);
-    const auto client = house.local_server.dismiss(way.token);
-    REQUIRE(client);
-    was_at_work = client->at_work();  // else it was stopped between two copies
-    const GenerationEntry entry = room.exposure->entry();
-    room.exposure.reset();
+    FilledRoom filled;
+    was_at_work = filled.stop()->at_work();  // else it was stopped between two copies
     const Deadline deadline = soon();
-    CHECK(house.exposures->settle(entry, deadline) == !was_at_work);
+    CHECK(filled.close(deadline) == !was_at_work);
     CHECK(!deadline.passed());
-    kill_and_wait(writer);
+    kill_and_wait(filled.writer);
   }
   CHECK(was_at_work);
 }
 
 TEST_CASE("closing does not wait for a client that was killed in mid-copy") {
   for (int round = 0; round < 5; ++round) {
-    House house;
-    Room room(house, kNbytes);
-    Pipe reported;
-    Pipe tells;
-    const Directions way = directions_to(house, room);
-    const pid_t writer = start([&] { write_for_ever(reported, tells, std::byte{9}); });
-    reported.put(way);
-    REQUIRE(tells.get<Copied>() == Copied::all);
-    kill_and_wait(writer);
-    const GenerationEntry entry = room.exposure->entry();
-    room.exposure.reset();
-    CHECK(house.exposures->settle(entry, Deadline::after(Deadline::Seconds(0))));
-    std::fill(room.data(), room.data() + kNbytes, std::byte{0});
-    CHECK(is_all(room.data(), std::byte{0}));
+    FilledRoom filled;
+    kill_and_wait(filled.writer);
+    CHECK(filled.close(Deadline::after(Deadline::Seconds(0))));
+    filled.clear();
+    CHECK(is_all(filled.room.data(), std::byte{0}));
   }
-}
-
-// --- one process ---
-
-TEST_CASE(
-    "a token opens the local server to one session at a time, and not after it was withdrawn") {
-  House house;
-  Room room(house, 4096);
-  Token wrong{};
-  CHECK_THROWS_AS(enter(house.local_server.name(), wrong), RouteUnavailable);
-  const Token token = house.local_server.invite();
-  const auto first = enter(house.local_server.name(), token);
-  const auto second = enter(house.local_server.name(), token);
-  CHECK_THROWS_AS(first->open(room.exposure->key(), 0, soon()).mapping, RouteUnavailable);
-  CHECK(second->open(room.exposure->key(), 0, soon()).mapping);
-  house.local_server.dismiss(token);
-  CHECK_THROWS_AS(enter(house.local_server.name(), token), RouteUnavailable);
 }
 
 }  // namespace

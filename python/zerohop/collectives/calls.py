@@ -247,7 +247,7 @@ class CollectiveCalls:
         sent before a collective of all is received before it (else that one raises ValueError). Small arrays (64 KiB; four that
         the other rank has not taken) are on their way when it returns, larger
         ones have arrived, or on one host at least all but their last 256 KiB. The first one between two ranks waits until
-        both are in a collective or a send_recv, with whomever.
+        both are in a collective or a send_recv, with any rank.
 
         to, array: a rank, and the contiguous array that it gets.
         from_, out: a rank, and the contiguous array that its array is written to; of the same dtype and size.

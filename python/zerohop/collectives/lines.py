@@ -179,8 +179,8 @@ class Lines:
         if not self.membership.seems_well(rank):
             raise self._lost(rank)
         self.check([rank, *needed], all_needed=all_needed)
-        if rank in self._peers and self.core.has_news(rank):
-            self._ask(rank)  # what it sent is for another call than this one
+        if self.core.has_news(rank):
+            self._ask(rank)  # what it sent may be for another call than this one
         if deadline.passed:
             raise TransferTimeout(f"{who_has([rank])} not made the matching call in time")
 
