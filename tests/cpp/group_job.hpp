@@ -65,7 +65,7 @@ using Launches = std::vector<gpu::Group::Launch>;  // of one rank, one after the
 
 // One thread of one block of one rank.
 inline void run(Job& job, unsigned rank, const Launches& launches, unsigned thread, unsigned block,
-                ThreadBlock& mine, gpu::BlockPlaces& places, std::barrier<>& all) {
+                ThreadBlock& mine, gpu::ChunkShared& shared, std::barrier<>& all) {
   threadIdx.x = thread;
   blockIdx.x = block;
   blockDim.x = kThreads;
@@ -84,20 +84,9 @@ inline void run(Job& job, unsigned rank, const Launches& launches, unsigned thre
     launch.call.cancelled = address(&job.cancelled[rank]);
     launch.call.nanoseconds = job.patience;
     if (block < launch.blocks && launch.by_packets) {
-      gpu::PacketCall call(launch.call);
-      if (call.begin()) {
-        call.send();
-        const auto number = show(launch.call);
-        call.receive_all();
-        leave(launch.call, number);
-      }
+      gpu::run_packets(launch.call);
     } else if (block < launch.blocks) {
-      gpu::ChunkCall call(launch.call, &places);
-      if (call.begin()) {
-        const auto number = show(launch.call);
-        call.run();
-        leave(launch.call, number);
-      }
+      gpu::run_chunks(launch.call, shared);
     }
     all.arrive_and_wait();  // a kernel begins when the one before has ended
   }
@@ -107,17 +96,17 @@ inline void run(Job& job, unsigned rank, const Launches& launches, unsigned thre
 // launches: by rank.
 inline void run(Job& job, const std::vector<Launches>& launches) {
   std::vector<std::unique_ptr<ThreadBlock>> blocks;
-  std::vector<std::unique_ptr<gpu::BlockPlaces>> places;
+  std::vector<std::unique_ptr<gpu::ChunkShared>> shared;
   std::vector<std::unique_ptr<std::barrier<>>> kernels;
   std::vector<std::jthread> threads;
   for (unsigned rank = 0; rank < job.size; ++rank) {
     kernels.push_back(std::make_unique<std::barrier<>>(kBlocks * kThreads));
     for (unsigned block = 0; block < kBlocks; ++block) {
       blocks.push_back(std::make_unique<ThreadBlock>(kThreads));
-      places.push_back(std::make_unique<gpu::BlockPlaces>());
+      shared.push_back(std::make_unique<gpu::ChunkShared>());
       for (unsigned thread = 0; thread < kThreads; ++thread) {
         threads.emplace_back([&job, &launches, rank, thread, block, mine = blocks.back().get(),
-                              place = places.back().get(), all = kernels.back().get()] {
+                              place = shared.back().get(), all = kernels.back().get()] {
           run(job, rank, launches[rank], thread, block, *mine, *place, *all);
         });
       }

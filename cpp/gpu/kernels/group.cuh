@@ -30,6 +30,11 @@ __device__ inline Packet load_packet(u64 at) {
   glance_at_pair(at, packet.low, packet.high);
   return packet;
 }
+__device__ inline Packet acquire_packet(u64 at) {
+  Packet packet;
+  acquire_pair(at, packet.low, packet.high);
+  return packet;
+}
 
 __device__ inline bool has(u32 ranks, u32 rank) { return (ranks >> rank & 1) != 0; }
 
@@ -94,17 +99,26 @@ class Patience {
   u32 left_ = ~u32{0};  // a rank that has left
 };
 
-// Shows the others which call this is, and counts it. Called by all threads.
-__device__ inline u32 show(const GroupCall& call) {
-  const u32 to = threadIdx.x;
-  if (blockIdx.x != 0 || to >= call.size) return 0;
-  const u32 number = glance(call.arenas[call.rank] + GroupArena::counts(0) + 8) + 1;
-  if (to != call.rank) {
-    store_packet(call.arenas[to] + GroupArena::call(call.rank),
-                 Packet{number | u64{call.hash} << 32, call.code});
+// What earlier calls have left in this rank's arena for this block of threads: GroupArena::Counts,
+// and whether one has failed. The loads are under way together.
+struct Earlier {
+  u32 packets, chunks, calls, broken;
+
+  static __device__ Earlier of(const GroupCall& call) {
+    const u64 own = call.arenas[call.rank], counts = own + GroupArena::counts(blockIdx.x);
+    return {glance(counts), glance(counts + 4), glance(counts + 8),
+            glance(own + GroupArena::kBroken)};
   }
-  return number;
+};
+
+// Shows the others which call this is. Called by all threads.
+__device__ inline void show(const GroupCall& call, u32 number) {
+  const u32 to = threadIdx.x;
+  if (blockIdx.x != 0 || to >= call.size || to == call.rank) return;
+  store_packet(call.arenas[to] + GroupArena::call(call.rank),
+               Packet{number | u64{call.hash} << 32, call.code});
 }
+// Counts it.
 __device__ inline void leave(const GroupCall& call, u32 number) {
   if (blockIdx.x != 0 || threadIdx.x != 0) return;
   put_word(call.arenas[call.rank] + GroupArena::counts(0) + 8, number);

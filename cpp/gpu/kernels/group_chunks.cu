@@ -12,42 +12,50 @@ struct Grid {
   static __device__ u32 size() { return gridDim.x * blockDim.x; }
 };
 
+// What is the same for all threads of a block.
+struct ChunkPlan {
+  Earlier earlier;
+  u64 longest;  // bytes of the longest block
+  u32 count;    // chunks of this block of threads
+
+  static __device__ ChunkPlan of(const GroupCall& call) {
+    const Earlier earlier = Earlier::of(call);
+    u64 longest = 0;
+#pragma unroll 1
+    for (u32 rank = 0; rank < call.size; ++rank) {
+      longest = call.lengths[rank] > longest ? call.lengths[rank] : longest;
+    }
+    const u64 step = gridDim.x * call.chunk, begin = blockIdx.x * call.chunk;
+    const u64 count = begin < longest ? (longest - begin + step - 1) / step : 0;
+    return {earlier, longest, static_cast<u32>(count)};
+  }
+};
+
 // Two chunks are on their way at a time, so that flags travel while bytes are moved: in each
 // turn a block of threads gathers the results of the chunk before the last, stores the next chunk,
 // and reduces the last one. The flag of a chunk says that its bytes are there, and that the results
 // two chunks before have been read; the flag of a result says so of that chunk.
 class ChunkCall {
  public:
-  // places: shared by the block of threads.
-  __device__ ChunkCall(const GroupCall& call, BlockPlaces* places)
+  // plan, places: shared by the block of threads.
+  __device__ ChunkCall(const GroupCall& call, const ChunkPlan& plan, BlockPlaces* places)
       : places_(places),
         call_(call),
         arena_{call.size},
         own_(call.arenas[call.rank]),
         counts_(own_ + GroupArena::counts(blockIdx.x) + sizeof(u32)),
-        first_(glance(counts_) + 1),
-        broken_(glance(own_ + GroupArena::kBroken)),
+        first_(plan.earlier.chunks + 1),
         chunk_(call.chunk),
         addresses_(call.sends[call.rank] | call.result),
         patience_(call) {}
 
-  // Called by all threads. False: the group has failed, and the arenas of others may be gone.
-  __device__ bool begin() const { return __syncthreads_and(broken_ == 0); }
-
-  __device__ void run() {
-    u64 longest = 0;
-    for (u32 rank = 0; rank < call_.size; ++rank) {
-      longest = call_.lengths[rank] > longest ? call_.lengths[rank] : longest;
-    }
-    const u64 step = gridDim.x * call_.chunk;
-    const u64 begin = blockIdx.x * call_.chunk;
-    const u32 count = begin < longest ? static_cast<u32>((longest - begin + step - 1) / step) : 0;
+  __device__ void run(const ChunkPlan& plan) {
     Way way = Way::arena;
-    if (count != 0 && call_.parts[call_.rank] != 0) {
+    if (plan.count != 0 && call_.parts[call_.rank] != 0) {
       way = choose_way(call_, first_, own_ + first_flag(first_, 0), patience_, places_);
     }
-    if (way == Way::arena) through_arenas(begin, step, count);
-    if (way == Way::in_place) in_place(longest);
+    if (way == Way::arena) through_arenas(plan.count);
+    if (way == Way::in_place) in_place(plan.longest);
   }
 
   template <typename Element>
@@ -56,8 +64,9 @@ class ChunkCall {
   }
 
  private:
-  __device__ void through_arenas(u64 begin, u64 step, u32 count) {
+  __device__ void through_arenas(u32 count) {
     constexpr u32 kLag = GroupArena::kTurns;
+    const u64 step = gridDim.x * call_.chunk, begin = blockIdx.x * call_.chunk;
     for (u32 i = 0; i < count + (gathers() ? kLag : 1); ++i) {
       if (!await(GroupArena::second(blockIdx.x, 0), first_ + i - kLag, false)) return;
       if (i >= kLag && i - kLag < count) gather(first_ + i - kLag, begin + (i - kLag) * step);
@@ -78,13 +87,14 @@ class ChunkCall {
   }
 
   // One chunk: all of the blocks. Each byte of an array is read by one rank, and then stored by the
-  // same one, so nobody waits before the end. At any time all
-  // threads of the grid access neighbouring bytes: the memory of a GPU is fastest so. None returns
-  // before all have read and stored: then its stream may change its array.
-  __device__ __noinline__ void in_place(u64 longest) {
+  // same one, so nobody waits before the end. At any time all threads of the grid access
+  // neighbouring bytes: the memory of a GPU is fastest so. None returns before all have read and
+  // stored: then its stream may change its array.
+  __device__ void in_place(u64 longest) {
     chunk_ = longest;
     lane_ = Grid::rank();
     lanes_ = Grid::size();
+#pragma unroll 1
     for (u32 rank = 0; rank < call_.size; ++rank) {
       if (has(call_.sources, rank)) addresses_ |= places_->sources[rank];
       if (has(call_.audience, rank)) addresses_ |= places_->targets[rank];
@@ -124,6 +134,7 @@ class ChunkCall {
   }
   __device__ bool gathers() const {
     bool any = false;
+#pragma unroll 1
     for (u32 rank = 0; rank < call_.size; ++rank) any = any || call_.gathers[rank] != 0;
     return any;
   }
@@ -230,7 +241,6 @@ class ChunkCall {
   const u64 own_;
   const u64 counts_;
   const u32 first_;  // number of this call's first chunk
-  const u32 broken_;
   u64 chunk_;
   u64 addresses_;  // all that are not in arenas, combined: whether they are aligned
   Patience patience_;
@@ -241,15 +251,30 @@ class ChunkCall {
   u32 lane_ = threadIdx.x, lanes_ = blockDim.x;
 };
 
+// What a block of threads shares.
+struct ChunkShared {
+  ChunkPlan plan;
+  BlockPlaces places;
+};
+
+// Called by all threads.
+__device__ inline void run_chunks(const GroupCall& call, ChunkShared& shared) {
+  begin();
+  release_arrays(call);  // by the first warp, while the last one makes the plan
+  if (threadIdx.x == blockDim.x - 1) shared.plan = ChunkPlan::of(call);
+  __syncthreads();
+  const Earlier& earlier = shared.plan.earlier;
+  if (earlier.broken != 0) return;  // the arenas of others may be gone
+  ChunkCall mine(call, shared.plan, &shared.places);
+  show(call, earlier.calls + 1);
+  mine.run(shared.plan);
+  leave(call, earlier.calls + 1);
+}
+
 }  // namespace zerohop::gpu
 
 extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 4)
     zerohop_group_chunks(const __grid_constant__ zerohop::gpu::GroupCall call) {
-  using namespace zerohop::gpu;
-  __shared__ BlockPlaces places;
-  ChunkCall mine(call, &places);
-  if (!mine.begin()) return;
-  const u32 number = show(call);
-  mine.run();
-  leave(call, number);
+  __shared__ zerohop::gpu::ChunkShared shared;
+  zerohop::gpu::run_chunks(call, shared);
 }

@@ -24,16 +24,12 @@ __device__ inline void store_eight(u64 to, u64 value, u64 left) {
 
 class PacketCall {
  public:
-  __device__ explicit PacketCall(const GroupCall& call)
+  __device__ PacketCall(const GroupCall& call, const Earlier& earlier)
       : call_(call),
         arena_{call.size},
         counts_(call.arenas[call.rank] + GroupArena::counts(blockIdx.x)),
-        number_(glance(counts_) + 1),
-        broken_(glance(call.arenas[call.rank] + GroupArena::kBroken)),
+        number_(earlier.packets + 1),
         patience_(call) {}
-
-  // Called by all threads. False: the group has failed, and the arenas of others may be gone.
-  __device__ bool begin() const { return __syncthreads_and(broken_ == 0); }
 
   __device__ void send() {
     for (u32 turn = 1; turn < call_.size; ++turn) {
@@ -132,20 +128,26 @@ class PacketCall {
   const GroupArena arena_;
   const u64 counts_;
   const u32 number_;
-  const u32 broken_;
   Patience patience_;
   bool reduced_ = true;
 };
+
+// Called by all threads.
+__device__ inline void run_packets(const GroupCall& call) {
+  begin();
+  const Earlier earlier = Earlier::of(call);
+  PacketCall mine(call, earlier);
+  // The arenas of others may be gone.
+  if (!__syncthreads_and(earlier.broken == 0)) return;
+  mine.send();
+  show(call, earlier.calls + 1);
+  mine.receive_all();
+  leave(call, earlier.calls + 1);
+}
 
 }  // namespace zerohop::gpu
 
 extern "C" __global__ void __launch_bounds__(zerohop::gpu::kGroupThreads, 4)
     zerohop_group_packets(const __grid_constant__ zerohop::gpu::GroupCall call) {
-  using namespace zerohop::gpu;
-  PacketCall mine(call);
-  if (!mine.begin()) return;
-  mine.send();
-  const u32 number = show(call);
-  mine.receive_all();
-  leave(call, number);
+  zerohop::gpu::run_packets(call);
 }

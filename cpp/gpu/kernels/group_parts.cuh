@@ -31,6 +31,12 @@ class ShownArray {
   u64 data_;
 };
 
+// Called by all threads, before choose_way(): what this stream has stored into the arrays comes
+// before what shows them.
+__device__ inline void release_arrays(const GroupCall& call) {
+  if (threadIdx.x < call.size && call.parts[call.rank] != 0) fence_system();
+}
+
 // Shows that rank where its block lies, and where this rank wants its result.
 __device__ inline void show_arrays(const GroupCall& call, u32 number, u32 to) {
   const u64 at = call.arenas[to] + GroupArena::shown(blockIdx.x, call.rank);
@@ -53,7 +59,7 @@ __device__ inline Way await_arrays(const GroupCall& call, u32 number, u32 from, 
   for (;;) {
     const Packet first = load_packet(at), second = load_packet(at + sizeof(Packet));
     if (first.is_of(number, call.hash) && second.is_of(number, call.hash)) {
-      fence_system();  // what its stream had stored into its arrays is there
+      (void)acquire_packet(at);  // what its stream had stored into its arrays is there
       const ShownArray source(first.data()), target(second.data());
       if (!source.is_in(call.part) || !target.is_in(call.part >> 16)) return Way::arena;
       places->sources[from] = call.parts[from] + source.offset();
@@ -67,15 +73,14 @@ __device__ inline Way await_arrays(const GroupCall& call, u32 number, u32 from, 
 }
 
 // Called by all threads, where this rank's arrays lie in registered memory. number: of this call's
-// first chunk. first_flags: of that chunk, by rank. Sets `places` if the way is in_place. Not
-// inlined, so that its registers do not burden the kernel.
-__device__ __noinline__ Way choose_way(const GroupCall& call, u32 number, u64 first_flags,
-                                       Patience& patience, BlockPlaces* places) {
+// first chunk. first_flags: of that chunk, by rank. Sets `places` if the way is in_place. To be
+// inlined: there the call lies in constant memory, elsewhere behind a pointer.
+__device__ inline Way choose_way(const GroupCall& call, u32 number, u64 first_flags,
+                                 Patience& patience, BlockPlaces* places) {
   const u32 other = threadIdx.x;
   const bool is_other = other < call.size && other != call.rank;
   Way way = Way::in_place;
   if (is_other) {
-    fence_system();  // before it: what this stream has stored into the arrays
     show_arrays(call, number, other);
     way = await_arrays(call, number, other, first_flags + other * sizeof(u64), patience, places);
   } else if (other == call.rank) {

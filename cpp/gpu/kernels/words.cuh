@@ -31,6 +31,18 @@ __device__ inline void glance_at_pair(u64 at, u64& first, u64& second) {
       : "memory");
 }
 
+__device__ inline void acquire_pair(u64 at, u64& first, u64& second) {
+  asm volatile(
+      "{\n"
+      "  .reg .b128 whole;\n"
+      "  ld.acquire.sys.global.b128 whole, [%2];\n"
+      "  mov.b128 {%0, %1}, whole;\n"
+      "}"
+      : "=l"(first), "=l"(second)
+      : "l"(at)
+      : "memory");
+}
+
 // In one access. For an assignment the compiler may issue four stores of 4 bytes, and each of them
 // costs as much as one of 16.
 __device__ inline void store_sixteen(u64 at, const uint4& value) {

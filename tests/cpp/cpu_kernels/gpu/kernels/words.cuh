@@ -21,5 +21,8 @@ inline void glance_at_pair(u64 at, u64& first, u64& second) {
   first = word_at<u64>(at).load();
   second = word_at<u64>(at + 8).load();
 }
+// Each access acquires.
+inline void acquire_pair(u64 at, u64& first, u64& second) { glance_at_pair(at, first, second); }
+inline void begin() {}
 
 }  // namespace zerohop::gpu
