@@ -154,8 +154,8 @@ void Kernels::forget_notes(driver::CudaAddress notes, const NoteAt* forgotten, s
 void Kernels::group(GroupCall call, bool by_packets, unsigned blocks,
                     driver::CudaStream stream) const {
   std::array<void*, 1> arguments{&call};
-  launch(by_packets ? group_packets_ : group_chunks_, {blocks, kGroupThreads, /*overlaps=*/true},
-         stream, arguments.data(), "cuLaunchKernelEx of a collective");
+  launch(by_packets ? group_packets_ : group_chunks_, {blocks, kGroupThreads}, stream,
+         arguments.data(), "cuLaunchKernelEx of a collective");
 }
 
 void Kernels::reduce(ReduceCall& call, driver::CudaStream stream) const {

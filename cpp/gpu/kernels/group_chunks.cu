@@ -259,7 +259,6 @@ struct ChunkShared {
 
 // Called by all threads.
 __device__ inline void run_chunks(const GroupCall& call, ChunkShared& shared) {
-  begin();
   release_arrays(call);  // by the first warp, while the last one makes the plan
   if (threadIdx.x == blockDim.x - 1) shared.plan = ChunkPlan::of(call);
   __syncthreads();

@@ -134,7 +134,6 @@ class PacketCall {
 
 // Called by all threads.
 __device__ inline void run_packets(const GroupCall& call) {
-  begin();
   const Earlier earlier = Earlier::of(call);
   PacketCall mine(call, earlier);
   // The arenas of others may be gone.

@@ -23,6 +23,5 @@ inline void glance_at_pair(u64 at, u64& first, u64& second) {
 }
 // Each access acquires.
 inline void acquire_pair(u64 at, u64& first, u64& second) { glance_at_pair(at, first, second); }
-inline void begin() {}
 
 }  // namespace zerohop::gpu
