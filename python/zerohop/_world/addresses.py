@@ -38,6 +38,7 @@ class Addresses:
         key = f"{self._prefix}/{rank}"
         if is_of_torch(self._store):  # its get() waits for its own timeout
             self._wait_in_torch(key, end)
+        earlier: Entry | None = None
         for _ in looks(end):
             if self._over:
                 raise Error("this rank has left")
@@ -47,7 +48,8 @@ class Addresses:
             lead = self._run.look_into(rank, entry)
             if lead.seconds or lead.lost:  # else it does not belong to this run
                 return entry, lead
-        raise self._missing(key)
+            earlier = entry
+        raise self._missing(key, earlier)
 
     @property
     def run(self) -> str | None:
@@ -78,7 +80,7 @@ class Addresses:
             raise self._silent(key, error) from error
         except RuntimeError as error:
             if time.monotonic() < end - 0.5:
-                raise Error(f"{store!r} cannot be queried for {key!r}: {error}") from error
+                raise self._silent(key, error) from error
             raise self._missing(key) from error
 
     def _now(self, key: str) -> bytes | None:
@@ -87,10 +89,15 @@ class Addresses:
         except TimeoutError as error:
             raise self._silent(key, error) from error
 
-    def _silent(self, key: str, error: TimeoutError) -> Error:
-        return Error(f"{self._store!r} cannot be queried for {key!r}: {error}")
-
-    def _missing(self, key: str) -> TransferTimeout:
-        return TransferTimeout(
-            f"{self._store!r} has no {key!r} of this run yet: that rank has not made its World with the same store and name"
+    def _silent(self, key: str, error: Exception) -> Error:
+        return Error(
+            f"{self._store!r} gives no answer about {key!r}: {error}; see whether the process that serves the store, as a "
+            "rule rank 0 or the launcher, has ended"
         )
+
+    def _missing(self, key: str, earlier: Entry | None = None) -> TransferTimeout:
+        """earlier: of that rank in an earlier run."""
+        why = "that rank has not made its World with the same store and name"
+        if earlier is not None:
+            why += f"; its last one, of {earlier.who}, was closed before this rank had made its own"
+        return TransferTimeout(f"{self._store!r} has no {key!r} of this run yet: {why}")
