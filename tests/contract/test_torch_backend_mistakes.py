@@ -43,6 +43,16 @@ def refused_arguments() -> None:
             dist.all_to_all_single(torch.ones(3), torch.ones(4), splits, [2, 2])
     with pytest.raises(ValueError, match="input_split_sizes must be 2 numbers"):
         dist.all_to_all_single(torch.ones(4), torch.ones(4), [2, 2], [5, -1])
+    gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+    scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+    with pytest.raises(
+        ValueError, match=r"5 elements does not hold 2 parts of 2, .* give one of 4"
+    ):
+        gather(torch.ones(5), torch.ones(2))
+    with pytest.raises(
+        ValueError, match=r"4 elements does not hold 2 parts of 3, .* give one of 6"
+    ):
+        scatter(torch.ones(3), torch.ones(4))
     both = torch.ones(2)
     with pytest.raises(ValueError, match="overlaps"):
         dist.all_gather([both, both], torch.ones(2))
@@ -85,7 +95,7 @@ def calls_that_differ() -> None:
     second = dist.new_group(backend="zerohop")
     with pytest.raises(ValueError, match=r"broadcast.* \(40000[04] bytes\)"), within(TIMEOUT / 2):
         dist.broadcast(torch.ones(100_000 + rank), 0)
-    with pytest.raises(zh.Error, match=r"have ended.*\(new_group\)"):
+    with pytest.raises(zh.Error, match=r"collectives of this group have ended.*\(new_group\)"):
         dist.broadcast(torch.ones(3), 0)
     tensor = torch.full((2,), float(rank))
     dist.broadcast(tensor, 1, group=second)

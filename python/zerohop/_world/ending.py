@@ -41,7 +41,7 @@ class Cause(NamedTuple):
     def error(self, call: str, advice: Advice) -> Exception:
         """The error of a call that it ends."""
         remedies = {
-            MISMATCH: f". The collectives of this World have ended. {advice.after_end}",
+            MISMATCH: f". The collectives of this {advice.whose} have ended. {advice.after_end}",
             LOST: f"; {advice.lost}",
             LATE: f"; {advice.late}",
         }
@@ -132,7 +132,7 @@ class Ending:
         raised, self._raised = self._raised, True
         if not raised and self.cause.kind == MISMATCH:
             return self.cause.error(call, self.advice)
-        text = f"{call}: the collectives of this World have ended: {self.cause.text}"
+        text = f"{call}: the collectives of this {self.advice.whose} have ended: {self.cause.text}"
         if self.cause.kind == LOST:
             return PeerLost(f"{text}. {self.advice.after_loss}")
         return Error(f"{text}. {self.advice.after_end}")

@@ -10,6 +10,7 @@ _GO_ON = (
     "(--max-restarts)"
 )
 ADVICE = Advice(
+    whose="group",
     lost=f"to go on, {_GO_ON}",
     late="give the group a longer timeout if it takes longer. The collectives of this group have ended: make another group (new_group)",
     after_loss=f"To go on, {_GO_ON}",

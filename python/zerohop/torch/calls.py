@@ -15,7 +15,7 @@ from zerohop.torch.any_source import AnySource, AnySourceWork
 from zerohop.torch.foreign import torch
 from zerohop.torch.messages import GOODBYE, Messages
 from zerohop.torch.reduce_ops import reduction
-from zerohop.torch.tensors import follow_current_stream, only, read, reduced, written
+from zerohop.torch.tensors import check_parts, follow_current_stream, only, read, reduced, written
 from zerohop.torch.works import (
     CollectiveWork,
     MessageWork,
@@ -75,6 +75,7 @@ class Calls:
         return self._start(opts, tensors, lambda **how: self._world.all_gather(out, array, **how))
 
     def all_gather_single(self, output: Any, array: Any, opts: Any) -> Work:
+        check_parts("all_gather_into_tensor", output, array, self._world.size)
         out, source = written(output).view(-1), read(array)
         return self._start(opts, [output], lambda **how: self._world.all_gather(out, source, **how))
 
@@ -166,6 +167,7 @@ class Calls:
         )
 
     def reduce_scatter_single(self, output: Any, array: Any, opts: Any) -> Work:
+        check_parts("reduce_scatter_tensor", array, output, self._world.size)
         out, parts, how = written(output).view(-1), read(array).view(-1), reduction(opts.reduceOp)
         return self._start(
             opts, [output], lambda **more: self._world.reduce_scatter(out, parts, **how, **more)

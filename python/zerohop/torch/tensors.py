@@ -41,6 +41,19 @@ def written(tensor: Any, *, gaps: bool = False) -> Any:
     return tensor.detach()
 
 
+def check_parts(what: str, whole: Any, part: Any, ranks: int) -> None:
+    """Raises ValueError: `whole` does not hold a tensor like `part` of every rank."""
+    if whole.dtype != part.dtype:
+        raise ValueError(
+            f"{what}: one tensor is of {whole.dtype}, the other of {part.dtype}: give two of one dtype"
+        )
+    if whole.numel() != ranks * part.numel():
+        raise ValueError(
+            f"{what}: a tensor of {whole.numel()} elements does not hold {ranks} parts of {part.numel()}, one per rank: "
+            f"give one of {ranks * part.numel()}"
+        )
+
+
 def _check(tensor: Any) -> None:
     if tensor.layout != torch.strided:
         raise ValueError(
