@@ -65,6 +65,7 @@ def test_rows_are_a_list_with_a_header_first(tmp_path):
         (["bench", "p2p", "--vs", "all,ucx"], "zerohop bench soft and zerohop bench host"),
         (["bench", "gda", "--vs", "rccl"], "'rccl' is not one of nvshmem, all"),
         (["bench", "soft", "--sizes", "8,7"], "'7' is not a size from 8 to 1G"),
+        (["bench", "collectives", "--ranks", "1,2"], "'1,2' is not a list of numbers from 2 to 64"),
         (["bench", "p2p", "--sizes", "1T"], "'1T' is not a size from 8 to 1G"),
         (["bench", "p2p", "--plot", "x.jpeg"], "'x.jpeg' does not end in .png, .svg, .pdf"),
         (["bench", "soft", "--plot", "x.png"], "pip install 'zerohop[plot]'"),

@@ -30,6 +30,6 @@ def test_a_plot_is_drawn_with_all_who_are_in_it(suffix, tmp_path):
     check_plot(path)
     assert draw(path, "bench", [Part("", ROWS, TABLES, ())])
     assert path.stat().st_size > 1000
-    labels = ("zerohop Python", "raw", "write bandwidth", "512 B", "100 MB/s")
+    labels = ("zerohop", "raw", "write bandwidth", "512 B", "100 MB/s")
     text = path.read_text() if suffix == ".svg" else ""
     assert [f"<!-- {label} -->" in text for label in labels] == [suffix == ".svg"] * len(labels)

@@ -158,7 +158,7 @@ def test_a_peer_that_fails_is_left_out_from_there_on_and_reported(tmp_path):
     assert (
         "~ taken twice, with all others in between, the figure differed by more than 20%." in text
     )
-    assert "write bandwidth, GB/s (ratios: zerohop Python / theirs); ends: free" in text
+    assert "write bandwidth, GB/s (ratios: zerohop / theirs); ends: free" in text
 
 
 def test_a_figure_of_ours_that_fails_makes_the_run_fail_and_the_rest_is_measured():

@@ -142,9 +142,9 @@ def test_calls_of_all_ranks_are_measured_over_sizes(tmp_path, monkeypatch):
 
 
 def test_sizes_whose_arrays_do_not_fit_into_memory_are_left_out(monkeypatch):
-    monkeypatch.setattr(collectives, "JOBS", (2, 4))
     monkeypatch.setattr(collectives, "SHARE_OF_FREE", 1.0)
-    options, contenders = Options(peers=("mpi",), sizes=(MIB, 8 * MIB)), 3  # ours, soft0 and mpi
+    options = Options(peers=("mpi",), sizes=(MIB, 8 * MIB), ranks=(2, 4))
+    contenders = 3  # ours, soft0 and mpi
 
     def made(blocks):
         """In memory for so many blocks of 8 MiB of each contender."""

@@ -49,7 +49,7 @@ def make(options: Options) -> Suite:
     largest = min(GIB, available_memory() * SHARE_OF_FREE)
     plan = make_plan(options, largest, QUICK_SIZES, FULL_SIZES)
     calls = QUICK if options.quick else MEASURED
-    jobs = JOBS[:2] if options.quick else JOBS
+    jobs = options.ranks or (JOBS[:2] if options.quick else JOBS)
     entries = list[Entry]()
     for ranks in jobs:
         tests = {f"{call}_{ranks}": call for call in calls}

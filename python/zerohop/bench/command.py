@@ -53,7 +53,7 @@ COMMANDS = {
     "collectives": Command(
         "collectives",
         ("mpi", "gloo"),
-        """Calls of all ranks of a job of 2, 4 and 8: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast.
+        """Calls of all ranks of a job: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast.
 
         Bus bandwidth as nccl-tests defines it. Ours by p2p and without it (soft0 over TCP). Peers: mpi (Open MPI by
         mpi4py), gloo (torch.distributed).""",
@@ -130,6 +130,9 @@ def bench() -> None:
     """
 
 
+MOST_RANKS = 64  # of a job of `collectives`
+
+
 def _split_peers(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(filter(None, text.split(","))))
     own = COMMANDS[str(context.info_name)].peers
@@ -150,6 +153,19 @@ def _split_sizes(
         return tuple(sorted({parse_size(word) for word in text.split(",")}))
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
+
+
+def _split_ranks(
+    context: click.Context, option: click.Parameter, text: str | None
+) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    words = text.split(",")
+    if not all(word.isdecimal() and 2 <= int(word) <= MOST_RANKS for word in words):
+        raise click.BadParameter(
+            f"{text!r} is not a list of numbers from 2 to {MOST_RANKS}, such as 2,4"
+        )
+    return tuple(sorted({int(word) for word in words}))
 
 
 def parse_size(word: str) -> int:
@@ -226,6 +242,10 @@ def _add(name: str, command: Command) -> None:
         click.get_current_context().exit(0 if run_suite(suite.make, made, Console()) else 1)
 
     if name == "collectives":
+        said = "Numbers of ranks of the jobs, such as 2,16. Default: 2,4,8 (--quick: 2,4)."
+        run.params.append(
+            click.Option(["--ranks"], callback=_split_ranks, metavar="RANKS", help=said)
+        )
         said = "Find the best algorithms for the ranks of this job, which all run this, and write their table to this file."
         run.params.append(click.Option(["--tune", "tune_path"], type=file, help=said))
     if name == "gda":

@@ -45,6 +45,7 @@ class Options:
     placements: tuple[str, ...] = (FREE,)
     everything_placed: bool = False  # in `wait`: the jobs, too
     placement: str = FREE  # the current one of placements
+    ranks: tuple[int, ...] | None = None  # in `collectives`: of the jobs
     rings: bool = False  # in `gda`: show where the rings of a queue pair lie
 
 

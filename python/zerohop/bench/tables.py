@@ -66,14 +66,14 @@ def listed(title: str, metric: str, lines: Mapping[tuple[str, int], str]) -> Tab
 
 
 def _who(rows: Sequence[Row]) -> Callable[[Row], str]:
-    """Columns by contender; ours by driver, if there are several."""
+    """Columns by contender; ours by driver, if figures were taken by several."""
     drivers: dict[tuple[str, int], set[str]] = {}
     for row in rows:
         if row.impl == OURS:
             drivers.setdefault((row.test, row.nbytes), set()).add(row.driver)
-    apart = max(map(len, drivers.values()), default=0) == 1 < len(set().union(*drivers.values()))
+    several = max(map(len, drivers.values()), default=0) > 1
     return lambda row: (
-        row.impl if row.impl != OURS else OURS if apart else DRIVERS.get(row.driver, row.driver)
+        DRIVERS.get(row.driver, row.driver) if row.impl == OURS and several else row.impl
     )
 
 
