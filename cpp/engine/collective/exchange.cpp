@@ -294,8 +294,8 @@ bool Exchange::await_room() {
   for (Line* line : partners_.lines()) line->report();
   if (!staying_.empty()) {
     const Deadline soon = Deadline::after(kPatience);
-    if (lines_->listen(soon.at() < limits_.until().at() ? soon : limits_.until(), to_take_))
-      return true;
+    const Deadline until = limits_.until();
+    if (lines_->listen(soon.at() < until.at() ? soon : until, to_take_)) return true;
     staying_.copy_out();
     for (Line* line : partners_.lines()) line->report();
   }
