@@ -31,4 +31,14 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t nbytes
 #endif
 }
 
+// past: the caches.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t nbytes,
+                       bool past) noexcept {
+  if (past) {
+    stream_copy(to, from, nbytes);
+  } else {
+    std::memcpy(to, from, nbytes);
+  }
+}
+
 }  // namespace zerohop

@@ -12,7 +12,7 @@ from zerohop._world.deadline import Deadline
 from zerohop.collectives import desk
 from zerohop.collectives.lines import EAGER, Lines
 
-WRITTEN = 8 << 20  # bytes, as in exchange_work.cpp
+WRITTEN = 8 << 20  # bytes, as in exchange.cpp
 BEYOND_CACHES = 32 << 20
 
 

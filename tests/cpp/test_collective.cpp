@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "couple.hpp"
+#include "collective_lines.hpp"
 #include "engine/collective/barrier.hpp"
 #include "engine/collective/exchange.hpp"
 
@@ -18,6 +18,8 @@ namespace zerohop::engine::collective {
 namespace {
 
 using testing::Couple;
+using testing::kMessages;
+using testing::lines_of;
 using testing::soon;
 
 constexpr Deadline::Seconds kSoon{testing::kTimeout};
@@ -46,19 +48,10 @@ TEST_CASE("the log distinguishes equal calls from others, and skips records bein
 
 // Two ranks in one thread: each does what it can at once.
 struct Pair : Couple {
-  static constexpr std::uint32_t kFirst = 100, kBell = 99, kMessages = 200;
+  static constexpr std::uint32_t kFirst = 100, kBell = 99;
 
   std::shared_ptr<Endpoint> hold(Endpoint& endpoint) {
     return {std::shared_ptr<void>(), &endpoint};
-  }
-
-  std::shared_ptr<Lines> lines_of(Endpoint& endpoint, Rank rank,
-                                  const std::shared_ptr<Peer>& peer) {
-    auto lines = std::make_shared<Lines>(
-        hold(endpoint), rank,
-        Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2});
-    lines->add(1 - rank, peer, testing::host_array(endpoint, {kInbox}), kMessages);
-    return lines;
   }
 };
 

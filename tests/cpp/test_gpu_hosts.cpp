@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "collective_lines.hpp"
 #include "engine/collective/combiner.hpp"
 #include "engine/collective/exchange.hpp"
 #include "engine/collective/staged_reduction.hpp"
@@ -26,7 +27,6 @@ using testing::StagedCouple;
 using Numbers = std::vector<std::int32_t>;
 constexpr DType kInt{kDTypeInt, 32, 1};
 constexpr std::uint64_t kSlice = 2 * kEager;
-constexpr std::uint32_t kMessages = 200;
 constexpr Deadline::Seconds kAtOnce{0};
 
 Numbers numbers(Rank rank, std::size_t count) {
@@ -56,11 +56,7 @@ class Side {
         endpoint_(rank == 0 ? both.left : both.right),
         rank_(rank),
         nbytes_(given.count * sizeof(std::int32_t)),
-        lines_(std::make_shared<Lines>(
-            std::shared_ptr<Endpoint>(std::shared_ptr<void>(), &endpoint_), rank,
-            Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2})) {
-    lines_->add(1 - rank, rank == 0 ? both.to_right : both.to_left,
-                testing::host_array(endpoint_, {kInbox}), kMessages);
+        lines_(testing::lines_of(endpoint_, rank, rank == 0 ? both.to_right : both.to_left)) {
     const std::vector<std::uint32_t> hosts{0, 1};
     const Topology topology(hosts, {{.algorithm = given.algorithm}});
     const bool has_result = given.root == kNoRoot || given.root == static_cast<int>(rank);

@@ -6,18 +6,18 @@
 #include <utility>
 #include <vector>
 
-#include "couple.hpp"
+#include "collective_lines.hpp"
 #include "engine/collective/exchange.hpp"
 
 namespace zerohop::engine::collective {
 namespace {
 
+using testing::lines_of;
 using testing::near;
 using testing::soon;
 using Bytes = std::vector<std::byte>;
 using News = Exchange::News;
 
-constexpr std::uint32_t kMessages = 200;
 constexpr std::uint64_t kBlock = 5 * kEager + 24;
 constexpr std::uint64_t kLarge = (std::uint64_t{8} << 20) + 40;  // written, if it goes both ways
 
@@ -39,14 +39,6 @@ struct Near {
   Near() {
     lines->at(1).meet(others->at(0).inbox().remote(), false, true);
     others->at(0).meet(lines->at(1).inbox().remote(), false, true);
-  }
-  static std::shared_ptr<Lines> lines_of(Endpoint& endpoint, Rank rank,
-                                         const std::shared_ptr<Peer>& peer) {
-    auto made = std::make_shared<Lines>(
-        std::shared_ptr<Endpoint>(std::shared_ptr<void>(), &endpoint), rank,
-        Lines::Slots{.messages = kMessages, .credits = kMessages + 2, .each = 2});
-    made->add(1 - rank, peer, testing::host_array(endpoint, {kInbox}), kMessages);
-    return made;
   }
   static Move move(Rank rank, Bytes& bytes, std::uint64_t number = 1) {
     Move made;

@@ -18,15 +18,18 @@
 #include <utility>
 #include <vector>
 
+#include "engine/collective/block_writes.hpp"
 #include "engine/collective/lines.hpp"
-#include "engine/collective/schedule.hpp"
+#include "engine/collective/message_queue.hpp"
+#include "engine/collective/own_copies.hpp"
+#include "engine/collective/partners.hpp"
+#include "engine/collective/run_limits.hpp"
+#include "engine/collective/sender.hpp"
+#include "engine/collective/sliced_sends.hpp"
+#include "engine/collective/staying_blocks.hpp"
+#include "engine/collective/steps.hpp"
 
 namespace zerohop::engine::collective {
-
-// What the messages of a call have in common; for send_recv the numbers may differ.
-struct Labels {
-  Label send, receive;
-};
 
 // Handles one call at a time, in one thread at a time, and only one Exchange uses the Lines at a
 // time.
@@ -34,7 +37,7 @@ class Exchange {
  public:
   // proposes: see Header.
   explicit Exchange(std::shared_ptr<Lines> lines, bool proposes = false)
-      : lines_(std::move(lines)), proposes_(proposes) {}
+      : lines_(std::move(lines)), proposes_(proposes), sender_(lines_) {}
   ~Exchange() { end(); }
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
@@ -72,92 +75,61 @@ class Exchange {
   // Continues. slice: how long to wait for each arrival; last: for all. Throws what a Transfer, or
   // posting one, throws: then culprit() is the rank concerned.
   Outcome run(Deadline::Seconds slice, const Deadline& last);
-  std::optional<Rank> culprit() const noexcept { return culprit_; }
+  std::optional<Rank> culprit() const noexcept { return sender_.culprit(); }
 
   const std::vector<Move>& receives() const noexcept { return receives_; }
-  Array& array(std::size_t number) { return schedule_->array(number); }
-  std::uint64_t steps() const noexcept { return steps_; }  // that have been begun
-  std::vector<Rank> missing() const;                       // ranks that still have to send
+  Array& array(std::size_t number) { return steps_.array(number); }
+  std::uint64_t steps() const noexcept { return begun_; }            // that have been begun
+  std::vector<Rank> missing() const { return partners_.missing(); }  // that have to send
   void look();      // a failed move never gets an answer: throws as run() does
   void announce();  // announces large blocks, once
   // Of the ranks that sent anything, those that propose a GpuGroup.
   std::vector<Rank> proposers() const;
 
  private:
-  struct Saying {
-    Line* line;
-    What what;
-    const Move* move;
-  };
   using Stop = std::optional<Outcome>;
 
-  Stop run_moves();
   Stop begin_step();
   void begin_moves();
-  bool provide(Move& move) const;
-  Move& own_receive(const Move& move) noexcept { return receives_[&move - receives_.data()]; }
-  Move& own_send(const Move& move) noexcept { return sends_[&move - sends_.data()]; }
-  void add_partners(const std::vector<Move>& moves);
-  static bool fits(const Saying& saying) noexcept;
-  Deadline until() const;
-  void say(What what, const Move& move);
+  Stop run_moves();
+  Stop finish();
+
+  void say(What what, Move& move) { queue_.add({&lines_->at(move.rank), what, &move}); }
   Stop say_next();
-  Stop send(Line& line, const Header& header, std::span<const std::byte> payload);
-  Stop await(Line& line, const std::shared_ptr<Transfer>& transfer);
+  bool comes_in_slices(const Line& line, const Move& move) const noexcept;
+
   Stop take_from(Line& line);
   Stop on(Line& line, Message& message);
-  bool await_room();
-  void leave_inboxes();
-  // --- large blocks, bit by bit (exchange_work.cpp) ---
-  bool comes_in_slices(const Line& line, const Move& move) const noexcept;
-  void send_in_slices(const Move& move);
-  void slice_sent(Line& line, Move& move);
   Stop slice_arrived(Line& line, Move& move, const Message& message);
-  Stop pause();
-  bool is_beyond_caches() const noexcept;
-  void copy_slice(std::byte* to, const std::byte* from, std::uint64_t nbytes) noexcept;
+  void store(Line& line, Move& move, const Message& message);
+
   bool has_work() const noexcept;
   Stop work();
-  void say_slices();
   Stop write_next();
-  void copy_next(std::uint64_t most) noexcept;
-  void store(Line& line, const Move& move, const Message& message);
+
+  Stop pause();
+  bool await_room();
   bool hear();
   bool is_over() const noexcept;
-  Stop finish();
 
   const std::shared_ptr<Lines> lines_;
   const bool proposes_;
-  std::shared_ptr<Schedule> schedule_;
-  Labels labels_;
-  Step step_;               // the next one
-  bool in_step_ = false;    // its moves are on their way
-  std::size_t copied_ = 0;  // of its copies
-  std::uint64_t steps_ = 0;
+  Steps steps_;
+  bool in_step_ = false;  // the moves of the current one are on their way
+  std::uint64_t begun_ = 0;
   std::vector<Move> sends_, receives_;  // in place
   bool of_all_ = false;
-  std::vector<Line*> partners_;
-  std::vector<Saying> to_say_;
-  std::size_t said_ = 0;        // number of to_say_ already sent
+  Partners partners_;
+  MessageQueue queue_;
   std::vector<Line*> to_take_;  // lines that may have messages
-  std::vector<std::pair<Line*, Message>> staying_;
-  struct Writing {
-    Line* line;
-    const Move* move;
-    RemoteMemory there;
-    std::uint64_t written = 0;  // bytes
-  };
-  std::vector<Writing> to_write_;
-  std::vector<const Move*> sliced_;  // sends that go in slices
-  std::size_t meanwhile_ = 0;        // number of the step's copies meanwhile that have been made,
-  std::uint64_t copied_bytes_ = 0;   // and bytes of the next one
-  bool beyond_caches_ = false;       // slices are copied past them
-  std::optional<Deadline> pause_;    // of run(), once a part of a large block has gone
-  std::size_t missing_ = 0;          // messages
+  StayingBlocks staying_;
+  BlockWrites writes_;
+  SlicedSends slices_;
+  OwnCopies own_copies_;
+  bool past_caches_ = false;  // how slices and own blocks are copied
   bool announced_ = false;
-  std::optional<Rank> culprit_;
-  Deadline::Seconds slice_{0};
-  Deadline last_ = Deadline::after(Deadline::Seconds{0});
+  Sender sender_;
+  RunLimits limits_;
 };
 
 }  // namespace zerohop::engine::collective

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "engine/collective/schedule.hpp"
 
 namespace zerohop::engine::collective {
 namespace {
@@ -29,6 +30,15 @@ double seconds_left(const Deadline& deadline) {
 }
 
 }  // namespace
+
+bool Expected::bring(const Label& label) noexcept {
+  const auto begin = moves_.begin() + static_cast<std::ptrdiff_t>(next_);
+  const auto found =
+      std::find_if(begin, moves_.end(), [&](const Move* move) { return move->label == label; });
+  if (found == moves_.end()) return false;
+  std::rotate(begin, found, found + 1);
+  return true;
+}
 
 Message read_message(std::span<const std::byte> bytes) {
   Message message;

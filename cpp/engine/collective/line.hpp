@@ -27,9 +27,9 @@ struct Move;
 // The moves that wait for the other rank's answer, oldest first.
 class Expected {
  public:
-  void add(const Move* move) { moves_.push_back(move); }
+  void add(Move* move) { moves_.push_back(move); }
   bool empty() const noexcept { return next_ == moves_.size(); }
-  const Move& first() const noexcept { return *moves_[next_]; }
+  Move& first() const noexcept { return *moves_[next_]; }
   // Small blocks overtake large ones of the same exchange. Makes the oldest move of that label the
   // first; false: there is none.
   bool bring(const Label& label) noexcept;
@@ -38,10 +38,10 @@ class Expected {
     moves_.clear();
     next_ = 0;
   }
-  std::span<const Move* const> all() const noexcept { return std::span(moves_).subspan(next_); }
+  std::span<Move* const> all() const noexcept { return std::span(moves_).subspan(next_); }
 
  private:
-  std::vector<const Move*> moves_;
+  std::vector<Move*> moves_;
   std::size_t next_ = 0;
 };
 
@@ -95,6 +95,7 @@ class Line {
   // --- posted transfers ---
   // Throws the error that ended an earlier transfer. Never blocks.
   void look();
+  bool has_posted() const noexcept { return !posted_.empty(); }  // not known to have succeeded
   // The oldest transfer not known to have succeeded; null: none, or not a block.
   std::shared_ptr<Transfer> oldest() const;
   std::shared_ptr<Transfer> oldest_before_blocks_end() const;
@@ -105,6 +106,7 @@ class Line {
 
   // Of the current Exchange:
   Expected incoming, outgoing;
+  bool expects() const noexcept { return !incoming.empty() || !outgoing.empty(); }
   bool proposes = false;  // the other rank; see Header
 
  private:

@@ -246,6 +246,9 @@ bool Movement::go_round(std::uint64_t number, Step& step) const {
   if (number == 0) {
     const Copy own{sent, terms_.ins.front()};
     (is_by_cpu(own) ? step.meanwhile : step.copies).push_back(own);
+    // Over queue pairs one more array is registered than if the copy were made first, and sent. But
+    // the copy is made while the block is under way: all_gather of 16 MiB between 2 ranks by soft0
+    // took 4.8 ms, and 5.3 ms with the copy first.
     if (is_by_cpu(own)) sent = own.source;
   }
   step.sends.push_back(move(targets_.front(), sent, sent.nbytes, mine));
