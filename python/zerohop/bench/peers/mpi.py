@@ -238,8 +238,9 @@ class MpiJob(Job):
     def call(self, test: str, nbytes: int) -> Call:
         world, size = self._world, self.size
         # Written, as a program's arrays are: pages that nobody wrote are all one page of zeros.
-        mine, other = np.full(nbytes, 0, np.uint8), np.full(nbytes, 0, np.uint8)
-        all_of_mine, gathered = (np.full(size * nbytes, 0, np.uint8) for _ in range(2))
+        mine, other, all_of_mine, gathered = (
+            np.full(each, 0, np.uint8) for each in self.arrays_of(test, nbytes)
+        )
         floats = mine.view("f4")
         to, source = (self.rank + 1) % size, (self.rank - 1) % size
         calls: dict[str, Call] = {

@@ -54,8 +54,7 @@ class Gloo(Job):
 
     def call(self, test: str, nbytes: int) -> Call:
         dist, torch, size = self._dist, self._torch, self.size
-        mine, other = self._bytes(nbytes), self._bytes(nbytes)
-        all_of_mine, gathered = self._bytes(size * nbytes), self._bytes(size * nbytes)
+        mine, other, all_of_mine, gathered = map(self._bytes, self.arrays_of(test, nbytes))
         # PyTorch 2.13 has renamed it.
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
