@@ -230,6 +230,9 @@ class Lines:
         theirs, mine = label_text(its), label_text(own)
         text = f"rank {rank} has called {theirs}, rank {self.membership.rank} {mine}"
         if theirs == mine:  # a label has no more than the digest of the rest
+            self._ending.look()  # a rank that has closed its World no longer shows its calls, but has reported the mismatch
+            if (found := self._ending.mismatch) is not None:
+                return Mismatch(found.text)
             text += ", with another op= or factor=, or after calls that were not the same"
         return Mismatch(f"{text}: {rule}")
 
