@@ -9,7 +9,7 @@ class Advice(NamedTuple):
     """The defaults are for a program that uses World itself."""
 
     whose: str = "World"
-    lost: str = "state() shows which ranks are left, and shrink() makes a World of them"
+    lost: str = "world.state() shows which ranks are left, and world.shrink() makes a World of them"
     late: str = (
         "give a longer timeout= if it takes longer. The collectives of this World have ended with this call: "
         "make a World with another name, or shrink() this one"

@@ -129,7 +129,7 @@ class SomeRanks(Membership):
             self._far_seats[rank] = self._seats.find(peer, deadline)
         except TransferTimeout:
             raise TransferTimeout(
-                f"it has not called split() for {self.name!r} in time: all of these ranks call it with the same list, in the same order"
+                f"rank {self._ranks[rank]} of the whole World has not called split() for {self.name!r} in time: all of these ranks call it with the same list, in the same order"
             ) from None
         return peer
 

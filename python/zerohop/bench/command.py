@@ -53,7 +53,7 @@ COMMANDS = {
     "collectives": Command(
         "collectives",
         ("mpi", "gloo"),
-        """Calls of all ranks of a job: all_reduce, reduce_scatter, all_gather, all_to_all, broadcast.
+        """Calls of all ranks of a job: all_reduce (all that --quick measures), reduce_scatter, all_gather, all_to_all, broadcast.
 
         Bus bandwidth as nccl-tests defines it. Ours by p2p and without it (soft0 over TCP). Peers: mpi (Open MPI by
         mpi4py), gloo (torch.distributed).""",

@@ -113,7 +113,7 @@ def cut_evenly(flat: Flat, size: int) -> list[Block]:
     if not flat.shape or rows % size:
         raise ValueError(
             f"{flat.what} of shape {flat.shape} cannot be split into {size} equal blocks along its first axis: make its length "
-            f"a multiple of {size}, or call the World's own method with counts= or a list of arrays"
+            f"a multiple of {size}, or give a list of arrays, or counts= to the calls that take it"
         )
     return _cut(flat, [rows // size] * size)
 

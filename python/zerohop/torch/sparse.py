@@ -76,7 +76,9 @@ def all_reduce(
     )
 
     def add_up() -> Any:
-        together = torch.sparse_coo_tensor(torch.cat(at).t(), torch.cat(what), own.shape)
+        together = torch.sparse_coo_tensor(
+            torch.cat(at).t(), torch.cat(what), own.shape, check_invariants=False
+        )  # they are of coalesced tensors of this shape
         return together.coalesce()
 
     return SparseWork(parts, tensor, add_up, seconds)

@@ -233,7 +233,8 @@ class MessageWork(Work):
         nbytes = of_message(self._text, lambda: self._outcome(seconds))
         if self._expected is not None and nbytes != self._expected:
             raise ValueError(
-                f"{self._text}: rank {self._rank} has sent {nbytes} bytes, and the tensor has {self._expected}: they lie at its beginning"
+                f"{self._text}: rank {self._rank} has sent {nbytes} bytes, which are at the beginning of the tensor of {self._expected}: "
+                "receive into a tensor of the size that is sent"
             )
 
     def _outcome(self, seconds: float) -> Any:
