@@ -31,7 +31,7 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::size_t nbytes
 #endif
 }
 
-// past: the caches.
+// past: whether to bypass the caches.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t nbytes,
                        bool past) noexcept {
   if (past) {

@@ -121,6 +121,12 @@ TEST_CASE("the limits of a run: a wait ends at the earlier one, and work is inte
   CHECK(limits.asks_for_pause());
   limits.begin(Deadline::Seconds{100}, soon());
   CHECK_FALSE(limits.asks_for_pause());
+  // Counted from the first question, not from each.
+  limits.begin(Deadline::Seconds{1e-3}, Deadline::after(Deadline::Seconds{100}));
+  const Deadline late = Deadline::after(Deadline::Seconds{10});
+  bool asks = false;
+  while (!asks && !late.passed()) asks = limits.asks_for_pause();
+  CHECK(asks);
 }
 
 // Rank 0 with lines to 1 and 2, which are the same endpoint.

@@ -52,7 +52,7 @@ def test_who_has_ended_is_lost_in_the_same_run_and_awaited_in_the_next(tmp_path)
     assert found(first, 1) == (b"\1", ENDED)
     first.leave()
     [again] = ranks(tmp_path, 0)
-    words = rf"that rank has not made its World .*its last one, of process {os.getpid()} on .*, was closed before"
+    words = rf"that rank has not made its World .*its last one, of process {os.getpid()} on .*, had ended before"
     with pytest.raises(zh.TransferTimeout, match=words):
         found(again, 1)
     [other] = ranks(tmp_path, 1)

@@ -35,10 +35,10 @@ Exchange::Outcome under_way(const Sender::UnderWay& waiting) {
 
 void Exchange::begin(std::shared_ptr<Schedule> schedule, const Labels& labels, bool of_all) {
   end();
-  steps_.begin(std::move(schedule), labels);
   of_all_ = of_all;
   in_step_ = false;
   begun_ = 0;
+  steps_.begin(std::move(schedule), labels);
 }
 
 void Exchange::begin(std::vector<Move>& sends, std::vector<Move>& receives, bool of_all) {

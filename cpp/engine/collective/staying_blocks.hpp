@@ -11,7 +11,7 @@ namespace zerohop::engine::collective {
 
 class StayingBlocks {
  public:
-  // message: the last one of this call over the line, since later ones are behind it.
+  // message: in the inbox, and the last one of this call over the line: later ones are behind it.
   void keep(Line& line, Move& move, const Message& message) {
     move.arrived = message.payload.data();
     blocks_.push_back({&line, &move, message});

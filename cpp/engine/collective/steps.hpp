@@ -23,7 +23,10 @@ class Steps {
   void begin(std::shared_ptr<Schedule> schedule, const Labels& labels);
   // Makes the next one the current one; false: there is none. arrived: the receives of this one.
   bool next(std::span<const Move> arrived);
-  void end() noexcept { schedule_.reset(); }
+  void end() noexcept {
+    schedule_.reset();
+    step_.clear();
+  }
   bool ended() const noexcept { return schedule_ == nullptr; }
 
   Step& current() noexcept { return step_; }

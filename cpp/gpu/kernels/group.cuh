@@ -102,7 +102,9 @@ class Patience {
 // What earlier calls have left in this rank's arena for this block of threads: GroupArena::Counts,
 // and whether one has failed. The loads are under way together.
 struct Earlier {
-  u32 packets, chunks, calls, broken;
+  u32 packets, chunks;
+  u32 calls;  // in that of block 0
+  u32 broken;
 
   static __device__ Earlier of(const GroupCall& call) {
     const u64 own = call.arenas[call.rank], counts = own + GroupArena::counts(blockIdx.x);

@@ -72,9 +72,9 @@ __device__ inline Way await_arrays(const GroupCall& call, u32 number, u32 from, 
   }
 }
 
-// Called by all threads, where this rank's arrays lie in registered memory. number: of this call's
-// first chunk. first_flags: of that chunk, by rank. Sets `places` if the way is in_place. To be
-// inlined: there the call lies in constant memory, elsewhere behind a pointer.
+// Called by all threads after release_arrays(), where this rank's arrays lie in registered memory.
+// number: of this call's first chunk. first_flags: of that chunk, by rank. Sets `places` if the way
+// is in_place. To be inlined: there the call lies in constant memory, elsewhere behind a pointer.
 __device__ inline Way choose_way(const GroupCall& call, u32 number, u64 first_flags,
                                  Patience& patience, BlockPlaces* places) {
   const u32 other = threadIdx.x;

@@ -91,13 +91,13 @@ class Addresses:
 
     def _silent(self, key: str, error: Exception) -> Error:
         return Error(
-            f"{self._store!r} gives no answer about {key!r}: {error}; see whether the process that serves the store, as a "
-            "rule rank 0 or the launcher, has ended"
+            f"{self._store!r} gives no answer about {key!r}: {error}; see whether the store can still be reached: if a process "
+            "serves it, as a rule rank 0 or the launcher, whether that has ended"
         )
 
     def _missing(self, key: str, earlier: Entry | None = None) -> TransferTimeout:
         """earlier: of that rank in an earlier run."""
         why = "that rank has not made its World with the same store and name"
         if earlier is not None:
-            why += f"; its last one, of {earlier.who}, was closed before this rank had made its own"
+            why += f"; its last one, of {earlier.who}, had ended before this rank made its own"
         return TransferTimeout(f"{self._store!r} has no {key!r} of this run yet: {why}")

@@ -21,7 +21,7 @@ inline void glance_at_pair(u64 at, u64& first, u64& second) {
   first = word_at<u64>(at).load();
   second = word_at<u64>(at + 8).load();
 }
-// Each access acquires.
+// Each access acquires: only a GPU can tell whether the kernels order what they must.
 inline void acquire_pair(u64 at, u64& first, u64& second) { glance_at_pair(at, first, second); }
 
 }  // namespace zerohop::gpu
