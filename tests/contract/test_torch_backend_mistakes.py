@@ -53,6 +53,9 @@ def refused_arguments() -> None:
         ValueError, match=r"4 elements does not hold 2 parts of 3, .* give one of 6"
     ):
         scatter(torch.ones(3), torch.ones(4))
+    for call, sizes in ((gather, (4, 2)), (scatter, (2, 4))):
+        with pytest.raises(ValueError, match=r"torch.float\d\d, the other of torch.float\d\d"):
+            call(torch.ones(sizes[0], dtype=torch.float64), torch.ones(sizes[1]))
     both = torch.ones(2)
     with pytest.raises(ValueError, match="overlaps"):
         dist.all_gather([both, both], torch.ones(2))

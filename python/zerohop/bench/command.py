@@ -53,7 +53,7 @@ COMMANDS = {
     "collectives": Command(
         "collectives",
         ("mpi", "gloo"),
-        """Calls of all ranks of a job: all_reduce (all that --quick measures), reduce_scatter, all_gather, all_to_all, broadcast.
+        """Calls of all ranks of a job: all_reduce (the only one with --quick), reduce_scatter, all_gather, all_to_all, broadcast.
 
         Bus bandwidth as nccl-tests defines it. Ours by p2p and without it (soft0 over TCP). Peers: mpi (Open MPI by
         mpi4py), gloo (torch.distributed).""",
@@ -230,6 +230,10 @@ def _add(name: str, command: Command) -> None:
         if tune_path is not None:
             from zerohop.bench import tune
 
+            if options.get("ranks"):
+                raise click.UsageError(
+                    "--tune measures the ranks of the job that runs it: leave out --ranks"
+                )
             return tune.run(options["device"], tune_path, quick=options["quick"])
         from rich.console import Console
 

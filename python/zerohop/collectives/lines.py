@@ -231,7 +231,8 @@ class Lines:
         text = f"rank {rank} has called {theirs}, rank {self.membership.rank} {mine}"
         if theirs == mine:  # a label has no more than the digest of the rest
             self._ending.look()  # a rank that has closed its World no longer shows its calls, but has reported the mismatch
-            if (found := self._ending.mismatch) is not None:
+            found = self._ending.mismatch
+            if found is not None and SAME_CALLS in found.text:  # it names both calls
                 return Mismatch(found.text)
             text += ", with another op= or factor=, or after calls that were not the same"
         return Mismatch(f"{text}: {rule}")
