@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
-from zerohop.bench.loops import CALLS
+from zerohop.bench.loops import CALLS, arrays_of
 from zerohop.bench.plan import GIB, KIB, MIB, Options, Step, make_plan
 from zerohop.bench.rows import OURS, Row
 from zerohop.bench.runner import Absences, Entry, Suite
@@ -64,17 +64,11 @@ def make(options: Options) -> Suite:
     for call in calls:
         for ranks in jobs:
             test = f"{call}_{ranks}"
-            fits = [n for n in plan.sizes if ranks * arrays_nbytes(call, ranks, n) <= most]
+            fits = [n for n in plan.sizes if ranks * sum(arrays_of(call, ranks, n)) <= most]
             steps += [plan.step(test, nbytes) for nbytes in fits]
             if too_large := [human_bytes(n) for n in plan.sizes if n not in fits]:
                 absences.note("everybody", test, f"{LEFT_OUT}: {', '.join(too_large)}")
     return Suite("collectives", steps, entries, plan=plan, absences=absences, make_part=report)
-
-
-def arrays_nbytes(call: str, ranks: int, nbytes: int) -> int:
-    """Of the arrays of one rank, all of whose pages a call touches."""
-    blocks = {"all_to_all": 2 * ranks, "all_gather": ranks + 1, "reduce_scatter": ranks + 1}
-    return blocks.get(call, 1) * nbytes
 
 
 def report(rows: Sequence[Row]) -> Part:

@@ -123,6 +123,17 @@ def batches(
     return seconds
 
 
+def arrays_of(call: str, ranks: int, nbytes: int) -> tuple[int, int, int, int]:
+    """Bytes of the arrays that a rank needs for a call: a block, another one, one for each rank, one from each rank."""
+    every = ranks * nbytes
+    return (
+        0 if call == "all_to_all" else nbytes,
+        nbytes if call == "exchange" else 0,
+        every if call in ("all_to_all", "reduce_scatter") else 0,
+        every if call in ("all_to_all", "all_gather") else 0,
+    )
+
+
 class Job(Player):
     """One rank of a job of `size`."""
 
@@ -136,19 +147,6 @@ class Job(Player):
         the root in turn, so that no rank runs ahead. Reductions: sums of float32, all_reduce in place.
         """
         raise NotImplementedError
-
-    def arrays_of(self, test: str, nbytes: int) -> tuple[int, int, int, int]:
-        """Bytes of the arrays that a call needs: a block, another one, one for each rank, one from each rank.
-
-        No more, because `collectives` leaves out sizes by what a call needs.
-        """
-        every = self.size * nbytes
-        return (
-            0 if test == "all_to_all" else nbytes,
-            nbytes if test == "exchange" else 0,
-            every if test in ("all_to_all", "reduce_scatter") else 0,
-            every if test in ("all_to_all", "all_gather") else 0,
-        )
 
     def perform(self, order: Order) -> Any:
         """Rank 0 returns the seconds of each call; for RUNNING_AHEAD, means over as many calls as there are ranks.

@@ -16,7 +16,7 @@ import numpy as np
 
 import zerohop as zh
 from zerohop._world.mpi import GatheredStore
-from zerohop.bench.loops import Call, Job, ping_pong
+from zerohop.bench.loops import Call, Job, arrays_of, ping_pong
 from zerohop.bench.pair import connect_tcp, entry_of
 from zerohop.bench.peers import mpi, torch
 from zerohop.bench.placement import APART, FREE, PLACEMENTS, TOGETHER
@@ -190,7 +190,7 @@ class WorldJob(Job):
         world, size = self._world, self.size
         # Written, as a program's arrays are: pages that nobody wrote are all one page of zeros.
         mine, other, all_of_mine, gathered = (
-            np.full(each, 0, np.uint8) for each in self.arrays_of(test, nbytes)
+            np.full(each, 0, np.uint8) for each in arrays_of(test, size, nbytes)
         )
         floats = mine.view("f4")
         to, source = (self.rank + 1) % size, (self.rank - 1) % size

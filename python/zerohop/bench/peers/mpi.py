@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 import zerohop
-from zerohop.bench.loops import Call, Job, ping_pong, stream_seconds
+from zerohop.bench.loops import Call, Job, arrays_of, ping_pong, stream_seconds
 from zerohop.bench.plan import PeerFailed, window
 from zerohop.bench.stopping import DIES_WITH_PARENT
 from zerohop.bench.workers import Workers
@@ -239,7 +239,7 @@ class MpiJob(Job):
         world, size = self._world, self.size
         # Written, as a program's arrays are: pages that nobody wrote are all one page of zeros.
         mine, other, all_of_mine, gathered = (
-            np.full(each, 0, np.uint8) for each in self.arrays_of(test, nbytes)
+            np.full(each, 0, np.uint8) for each in arrays_of(test, size, nbytes)
         )
         floats = mine.view("f4")
         to, source = (self.rank + 1) % size, (self.rank - 1) % size

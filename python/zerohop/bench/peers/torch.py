@@ -10,7 +10,7 @@ from functools import partial
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-from zerohop.bench.loops import Call, Job, ping_pong, polled_ping_pong, stream_seconds
+from zerohop.bench.loops import Call, Job, arrays_of, ping_pong, polled_ping_pong, stream_seconds
 from zerohop.bench.plan import window
 from zerohop.bench.workers import Player, require_module
 from zerohop.local import Link
@@ -54,7 +54,7 @@ class Gloo(Job):
 
     def call(self, test: str, nbytes: int) -> Call:
         dist, torch, size = self._dist, self._torch, self.size
-        mine, other, all_of_mine, gathered = map(self._bytes, self.arrays_of(test, nbytes))
+        mine, other, all_of_mine, gathered = map(self._bytes, arrays_of(test, size, nbytes))
         # PyTorch 2.13 has renamed it.
         gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
         scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
